@@ -54,12 +54,10 @@ class LogReader {
       field = line.substr(0, comma);
       line.remove_prefix(is_last ? line.size() : comma + 1);
     }
-    const Bytes bytes = number_of(fields[size], 10);
-    const std::uint64_t address = number_of(fields[pointer], 16);
     if (fields[action] == "allocate")
-      allocate(address, bytes, number_of(fields[stream], 16));
+      allocate(number_of(fields[pointer], 16), number_of(fields[size], 10), number_of(fields[stream], 16));
     else if (fields[action] == "free")
-      free(address);
+      free(number_of(fields[pointer], 16));
     else if (fields[action] != "allocate failure")
       refuse(fmt::format("has the action '{}', not allocate, free or allocate failure",
                          printable(fields[action])));

@@ -64,7 +64,7 @@ TEST(ParameterParts, NameWhatTransformersNames) {
 
 TEST(ParameterParts, KnowOtherNames) {
   EXPECT_THAT(accepted_names(ModelKind::gpt2, "transformer.wte.weight"),
-              ElementsAre("transformer.wte.weight", "wte.weight"));
+              ElementsAre("transformer.wte.weight", "wte.weight", "lm_head.weight"));
   EXPECT_THAT(
       accepted_names(ModelKind::bert, "bert.a.LayerNorm.bias"),
       ElementsAre("bert.a.LayerNorm.bias", "bert.a.LayerNorm.beta", "a.LayerNorm.bias", "a.LayerNorm.beta"));

@@ -77,7 +77,7 @@ TEST_F(BytePairFilesTest, NamesWhatIsWrongInTheMerges) {
   expect_refused("merges.txt: line 2 is not two tokens with a space between them");
   merges_ = "a b c\n";
   expect_refused("merges.txt: line 1 is not two tokens");
-  merges_ = "\n";
+  merges_ = "\na b\n";
   expect_refused("merges.txt: line 1 is not two tokens");
   merges_ = good + "q z\n";
   expect_refused("'qz' is no token of vocab.json; give files that belong together");

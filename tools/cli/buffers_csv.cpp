@@ -27,7 +27,6 @@ enum class Column : std::uint8_t { id, lower, upper, size, offset, alignment, ga
 constexpr auto last_needed = Column::size;
 // As minimalloc had them before.
 constexpr std::array<std::string_view, 3> older_names{"buffer", "start", "end"};
-constexpr Bytes most_alignment = 1_GiB;
 
 bool is_control(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }
 
@@ -145,7 +144,7 @@ class BuffersParser {
   void read_wishes() {
     if (has(Column::alignment)) {
       const Bytes alignment = number(Column::alignment);
-      if (!std::has_single_bit(alignment) || alignment > most_alignment)
+      if (!std::has_single_bit(alignment) || alignment > most_place_alignment)
         refuse(fmt::format("alignment is {}; give a power of two, at most 1GiB", alignment));
       buffers_.alignment = std::max(buffers_.alignment, alignment);
     }

@@ -9,6 +9,8 @@
 
 namespace stowage {
 
+inline constexpr Bytes most_place_alignment = 1_GiB;
+
 struct Buffers {
   std::vector<std::string> ids;      // no two alike
   std::vector<PlacementItem> items;  // by id; together at most 4 EiB

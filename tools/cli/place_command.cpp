@@ -19,7 +19,6 @@ namespace {
 
 constexpr std::uintmax_t largest_csv = 64 << 20;
 constexpr double most_seconds = 1e6;
-constexpr Bytes most_alignment = 1_GiB;
 constexpr double seconds_between_reports = 0.2;
 
 class PlaceClock {
@@ -37,7 +36,7 @@ void check_options(const PlaceCommand& command) {
     throw InvalidInput(
         fmt::format("--time: {} is no time limit; give seconds from 0 to {}", command.seconds, most_seconds));
   }
-  if (!std::has_single_bit(command.alignment) || command.alignment > most_alignment) {
+  if (!std::has_single_bit(command.alignment) || command.alignment > most_place_alignment) {
     throw InvalidInput(
         fmt::format("--alignment: {} is no alignment; give a power of two, at most 1GiB", command.alignment));
   }

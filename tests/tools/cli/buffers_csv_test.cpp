@@ -78,7 +78,7 @@ TEST(BuffersCsv, NamesTheFileAndTheLine) {
   expect_csv_refused("", "'x.csv', line 1: the file is empty");
   expect_csv_refused("id,lower,upper,size\n", "'x.csv', line 1: no buffer follows");
   expect_csv_refused("id,lower,upper\n1,2,3\n", "line 1: the header has no 'size'");
-  expect_csv_refused("id,lower,upper,size,alignment\n", "line 1: the header has \"alignment\"");
+  expect_csv_refused("id,lower,upper,size,colour\n", "line 1: the header has \"colour\"");
   expect_csv_refused("id,lower,upper,size,size\n", "line 1: the header has \"size\" twice");
   expect_csv_refused("1,0,4,100\n", "line 1: the header has \"1\"");
   expect_csv_refused(good + "c,1,2\n", "line 5: 3 fields where the header has 4");

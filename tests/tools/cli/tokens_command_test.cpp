@@ -73,7 +73,7 @@ TEST_F(TokensCommandTest, NamesWhatIsWrong) {
     test::expect_refused([&] { run_tokens_encode_command(encode_, output_); }, words);
   };
   encode_refused("vocabulary' is not there; give a folder with");
-  encode_.tokenizer = folder_.make("large.txt", "[UNK]" + std::string(70000, '\n'));
+  encode_.tokenizer = folder_.make("large.txt", "[UNK]" + std::string(69999, '\n') + "x");
   encode_.version = ShardVersion::two_bytes;
   encode_refused("--shard-version: the 70000 ids of ");
   encode_.tokenizer = "bytes";
