@@ -63,6 +63,8 @@ def all_runs(stages):
     for which in ("bucketed", "per_tensor"):
         if get(stages, "large", which):
             yield f"large {which}", stages["large"][which]
+    if get(stages, "6.7b", "offloaded"):
+        yield "6.7b", stages["6.7b"]["offloaded"]
 
 
 def link_shares(results):

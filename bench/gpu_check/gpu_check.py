@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """gpu_check: everything that is promised of a card, stage by stage, in the time that it is given.
 
-    tar xf stowage.tar.xz && python3 stowage/checks/gpu_check.py --output FOLDER --only smoke --budget-seconds 180
+    tar xf stowage.tar.xz && python3 stowage/checks/gpu_check.py --output FOLDER --lease own
 
 runs the tests, the calibration and the training runs from an unpacked tree, prints a table, and writes to FOLDER
 gpu_check.jsonl (every raw number, a line as each stage ends, then a summary), gpu_check.log (every word of every
@@ -25,11 +25,11 @@ from pathlib import Path
 import records
 from context import Context
 from host_memory import gib, host_memory
-from judge import judge
+from judge import LINES, judge
 from programs import Programs, cudnn_library
 from runner import Runner
 from shapes import CARD, SMALL
-from stage_list import STAGES, TAKES_THE_REST, chosen
+from stage_list import LEASES, STAGES, TAKES_THE_REST, chosen, listed
 from table import summary, table, verdict_lines
 
 HERE = Path(__file__).resolve().parent
@@ -40,8 +40,11 @@ def arguments():
     parser.add_argument("--output", metavar="FOLDER", help="folder to write to")
     parser.add_argument("--only", metavar="STAGE,…", default="", help=f"of {', '.join(STAGES)} (default: all, in this order)")
     parser.add_argument("--skip", metavar="STAGE,…", default="", help="leave these out")
-    parser.add_argument("--budget-seconds", type=float, default=560, metavar="N",
-                        help="end everything after so long (default: 560)")
+    parser.add_argument("--lease", choices=LEASES, help="the stages, and the seconds, of a card that is lent for 15 minutes; again: what "
+                        "failed in --output")
+    parser.add_argument("--list", action="store_true", help="print the stages and the seconds that they took on cards, and run nothing")
+    parser.add_argument("--budget-seconds", type=float, metavar="N",
+                        help="end everything after so long (default: the lease's seconds, else 560)")
     parser.add_argument("--host-memory", type=gib, metavar="GIB",
                         help="host budget of every plan (default: three quarters of what is available at the start)")
     parser.add_argument("--device", default="cuda", help="cuda, cuda:N or simulated (default: cuda)")
@@ -52,13 +55,28 @@ def arguments():
     parser.add_argument("--train-shape", help="program, where it is not beside this file")
     parser.add_argument("--tests", help="list of test programs, where it is not tests.json beside this file")
     given = parser.parse_args()
-    if not given.judge and not given.output:
+    if not given.judge and not given.output and (not given.list or given.lease == "again"):
         parser.error("name a folder by --output, or earlier runs by --judge")
+    if given.lease and (given.only or given.skip):
+        parser.error("--lease says which stages run; leave out --only and --skip")
     try:
-        given.stages = chosen(given.only, given.skip)
+        given.stages = stages_of(given.lease, given.output) if given.lease else chosen(given.only, given.skip)
     except ValueError as error:
         parser.error(str(error))
+    given.budget_seconds = given.budget_seconds or (LEASES[given.lease][0] if given.lease else 560)
     return given
+
+
+def stages_of(lease, folder):
+    """In the lease's order. Throws ValueError where nothing failed."""
+    if lease != "again":
+        return list(LEASES[lease][1])
+    found = results_of([folder])
+    failed = {v["name"] for v in judge(found) if v["status"] == "fail"}
+    stages = [stage for stage in STAGES if any(line.name in failed and stage in line.stages for line in LINES) and stage in found["asked"]]
+    if not stages:
+        raise ValueError(f"nothing failed in {folder}")
+    return stages
 
 
 def card_description():
@@ -170,6 +188,9 @@ def judge_again(folders):
 
 def main():
     given = arguments()
+    if given.list:
+        print(listed(given.stages))
+        return 0
     verdicts = judge_again(given.judge) if given.judge else check(given)
     failed = [v["name"] for v in verdicts if v["status"] == "fail"]
     for name in failed:

@@ -145,6 +145,14 @@ def large(results):
                 f"losses of both bucket sizes {'equal' if same else 'differ'}")
 
 
+def billions(results):
+    found = get(results, "stages", "6.7b") or {}
+    run = found.get("offloaded") or {}
+    trained = run.get("code") == 0 and finite_losses(run)
+    return held(trained, f"{'trained' if trained else 'not trained'}, {get(run, 'setup', 'need_bytes')} bytes of need in "
+                         f"{found.get('budget_bytes')}")
+
+
 def trainer(results):
     stage = get(results, "stages", "trainer") or {}
     runs = [stage.get(which) or {} for which in ("unlimited", "smaller")]

@@ -18,6 +18,8 @@ CARD = {
     "bert": shape("bert", 24, 1024, 16, 30528, 512, 128, "bf16"),
     "large_steps": 10,
     "large": shape("gpt", 36, 1280, 20, 50304, 1024, 8, "bf16"),
+    "6.7b": shape("gpt", 32, 4096, 32, 50304, 1024, 8, "bf16"),
+    "6.7b_budget": 22 << 30,
     "torch": ["--layers", 12, "--width", 1024, "--heads", 16, "--vocabulary", 8192, "--sequence", 256, "--batch", 8,
               "--steps", 8],
 }
@@ -31,6 +33,7 @@ SMALL = {
     "bert": shape("bert", 4, 64, 2, 256, 64, 8, "f32"),
     "large_steps": 3,
     "large": shape("gpt", 3, 128, 2, 256, 32, 2, "f32"),
+    "6.7b": shape("gpt", 3, 128, 2, 256, 32, 4, "f32"),
     "overhead_beside": True,  # a card's context alone is larger than such models
     "most_bucket_bytes": 1 << 17,  # else one bucket would hold the whole model
     "torch": ["--layers", 2, "--width", 64, "--heads", 2, "--vocabulary", 256, "--sequence", 32, "--batch", 4, "--steps", 4],

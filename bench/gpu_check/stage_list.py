@@ -14,11 +14,21 @@ STAGES = {
     "trainer": train_stages.trainer,
     "bert": train_stages.bert,
     "large": train_stages.large,
+    "6.7b": train_stages.billions,
     "interposer": torch_stages.interposer,
     "pluggable": torch_stages.pluggable,
     "contest": torch_stages.contest,
     "sanitizer": test_stages.sanitizer,  # last: it takes the time that is left
 }
+
+# Seconds of each on a card: the most of the records of 2026-11-26, one H100 and an H200 twice. Those of 6.7b by hand there, of smoke and
+# contest as they are given.
+SECONDS = {"smoke": 60, "calibrate": 29, "gpt2": 15, "tests": 154, "bits": 35, "trainer": 6, "bert": 19, "large": 38, "6.7b": 75,
+           "interposer": 50, "pluggable": 48, "contest": 470, "sanitizer": 90}
+
+# What fits a card that is lent for 15 minutes in all, 10 a command, the start of its machine among them: seconds at most, and stages
+# in an order in which a cut costs least. Of `again`: those that failed.
+LEASES = {"own": (480, ("calibrate", "gpt2", "bert", "large", "6.7b", "tests")), "peers": (480, ("contest",)), "again": (180, ())}
 
 TAKES_THE_REST = {"sanitizer"}  # runs without time too, and tells how much of it found none
 
@@ -30,6 +40,12 @@ def names(text):
         if word not in STAGES:
             raise ValueError(f"'{word}' is no stage; there are {', '.join(STAGES)}")
     return found
+
+
+def listed(stages):
+    """The stages with their seconds, and the sum of these."""
+    rows = [*((name, SECONDS[name]) for name in stages), ("in all", sum(SECONDS[name] for name in stages))]
+    return "\n".join(f"{name:<12}{seconds:>4} s" for name, seconds in rows)
 
 
 def chosen(only, skip):

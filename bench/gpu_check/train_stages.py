@@ -64,6 +64,15 @@ def large(context):
             "per_tensor": context.train("large by tensors", model, *steps, *given, "--bucket-size", 1)}
 
 
+def billions(context):
+    """A model whose parameters and state are many times its budget."""
+    model = context.sizes["6.7b"]
+    budget = context.sizes.get("6.7b_budget") or int(context.numbers("6.7b", model).get("minimum_bytes", 0) * 1.25)
+    return {"shape": model, "budget_bytes": budget,
+            "offloaded": context.train("6.7b", model, "--device-memory", budget, "--steps", context.sizes["large_steps"],
+                                       "--profile-steps", 2, most_seconds=180)}
+
+
 def efficient_bucket(machine_file):
     """The smallest size that reaches 95% of the calibrated peak both ways, as the planner reckons."""
     if not machine_file.is_file():

@@ -37,6 +37,29 @@ class Choosing(unittest.TestCase):
             stage_list.chosen("bert", "bert")
 
 
+class Leases(unittest.TestCase):
+    def test_each_fits_its_seconds(self):
+        for name, (seconds, stages) in stage_list.LEASES.items():
+            self.assertLessEqual(sum(stage_list.SECONDS[stage] for stage in stages), seconds, name)
+            self.assertLessEqual(seconds, 480)
+        self.assertEqual(set(stage_list.SECONDS), set(stage_list.STAGES))
+        self.assertEqual(stage_list.LEASES["own"][1], ("calibrate", "gpt2", "bert", "large", "6.7b", "tests"))
+
+    def test_they_are_listed(self):
+        lines = stage_list.listed(["calibrate", "gpt2"]).split("\n")
+        self.assertEqual([line.split() for line in lines], [["calibrate", "29", "s"], ["gpt2", "15", "s"], ["in", "all", "44", "s"]])
+
+    def test_again_has_what_failed(self):
+        found = {"asked": ["gpt2", "tests"], "stages": {}}
+        verdicts = [{"name": "conformance and kernel tests pass", "status": "fail"},
+                    {"name": "every command ended within 600 s", "status": "fail"}]
+        with mock.patch.object(gpu_check, "results_of", return_value=found), mock.patch.object(gpu_check, "judge", return_value=verdicts):
+            self.assertEqual(gpu_check.stages_of("again", "out"), ["tests"])
+            verdicts[0]["status"] = "pass"
+            with self.assertRaisesRegex(ValueError, "nothing failed in out"):
+                gpu_check.stages_of("again", "out")
+
+
 class Running(unittest.TestCase):
     def test_a_stage_that_crashes_costs_no_other(self):
         record, given = mock.Mock(), mock.Mock(**{"runner.left.return_value": 60})
