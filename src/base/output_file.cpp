@@ -58,6 +58,7 @@ OutputFile::OutputFile(const std::string& flag, std::string path, Writing writin
 }
 
 void OutputFile::open() {
+  if (path_ == "-") return open_stream(STDOUT_FILENO);
   struct stat status {};
   const int stream = ::stat(path_.c_str(), &status) == 0 ? standard_stream(status) : -1;
   if (stream >= 0) return open_stream(stream);

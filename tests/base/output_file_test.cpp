@@ -160,13 +160,15 @@ TEST(OutputFile, SharesTheStandardOutput) {
   EXPECT_EQ(::write(STDOUT_FILENO, "a", 1), 1);
   write_whole("/dev/stdout", "b");
   write_whole(path, "c");
+  write_whole("-", "-");
   OutputFile log("--log", path, Writing::growing);
   log.start();
   log.write("d");
   EXPECT_EQ(::write(STDOUT_FILENO, "e", 1), 1);
   test::expect_refused([&] { OutputFile("--output", path, Writing::placed); }, "this is a stream");
+  test::expect_refused([&] { OutputFile("--weights", "-", Writing::placed); }, "--weights -: this is a stream");
   ::dup2(before.get(), STDOUT_FILENO);
-  EXPECT_EQ(contents_of(path), "abcde");
+  EXPECT_EQ(contents_of(path), "abc-de");
 }
 
 TEST(OutputFile, WritesAtOffsets) {
