@@ -53,7 +53,9 @@ std::string before_others(const char* variable, const std::string& library) {
 // from which a device or a FIFO of the user's gets it at the end.
 class RecordFile {
  public:
-  explicit RecordFile(const std::string& path) : users_("--record", path, Writing::growing) {
+  // "-" is the standard error: the standard output is the program's.
+  explicit RecordFile(const std::string& path)
+      : users_("--record", path == "-" ? "/dev/stderr" : path, Writing::growing) {
     if (users_.wanted() && !users_.is_direct()) {
       users_.start();
       path_ = fs::absolute(path).string();
