@@ -182,6 +182,13 @@ function(stowage_test name)
   if("concurrent" IN_LIST ARG_LABELS)
     add_dependencies(concurrent_tests ${name})
   endif()
+  # An instrumented process takes longer to begin than most tests, so there a program is one test, of all that it has.
+  if(STOWAGE_SANITIZER)
+    add_test(NAME ${name} COMMAND ${name} --gtest_brief=1)
+    set_tests_properties(${name} PROPERTIES
+      TIMEOUT 900 COST ${ARG_COST} LABELS "${ARG_LABELS}" ENVIRONMENT "${ARG_ENVIRONMENT}")
+    return()
+  endif()
   # Names are GoogleTest's (tests/support/printed_name.h): CMake would add what parameters print as, addresses among it.
   # Listing tests takes a moment, but on a busy machine the default of 5 s has been too short.
   gtest_discover_tests(${name} NO_PRETTY_VALUES DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60)

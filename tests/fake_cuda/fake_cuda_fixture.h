@@ -15,7 +15,10 @@ namespace fake_cuda_test {
 
 class FakeCuda : public testing::Test {
  protected:
-  FakeCuda() { fake_cuda_reset(); }
+  FakeCuda() {
+    fake_cuda_reset();
+    static_cast<void>(cudaGetLastError());  // of an earlier test, on this thread
+  }
   ~FakeCuda() override { fake_cuda_reset(); }
   void TearDown() override {
     const fake_cuda_live_objects live = fake_cuda_live();
