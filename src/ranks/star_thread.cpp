@@ -63,14 +63,21 @@ void Star::read_from(Peer& peer) {
   std::array<char, 1 << 16> bytes{};
   const ssize_t got = recv(peer.connection.number(), bytes.data(), bytes.size(), MSG_DONTWAIT);
   if (got < 0 && (errno == EINTR || errno == EAGAIN)) return;
-  if (got <= 0) return lose(peer.rank, "its process ended without a word: see what it printed last");
   {
     const MutexLock lock(mutex_);
     peer.heard = Clock::now();
+    // Who has been told that this rank leaves may go without a word.
+    if (got <= 0 && stops_) peer.is_done = true;
+    if (peer.is_done) return;
   }
+  if (got <= 0) return lose(peer.rank, "its process ended without a word: see what it printed last");
   try {
     peer.reader.add({bytes.data(), static_cast<std::size_t>(got)});
-    while (std::optional<Message> message = peer.reader.next()) handle(peer, std::move(*message));
+    while (std::optional<Message> message = peer.reader.next()) {
+      handle(peer, std::move(*message));
+      const MutexLock lock(mutex_);
+      if (peer.is_done) return;  // what follows is of no rank any more
+    }
   } catch (const BadMessage& error) {
     lose(peer.rank, fmt::format("it sends what no rank sends ({})", error.what()));
   }

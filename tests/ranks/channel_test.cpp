@@ -235,6 +235,33 @@ TEST(Star, AProcessThatIsGoneIsNamed) {
   EXPECT_EQ(later.died.get_future().get().rank, 1);
 }
 
+// Rank 0 leaves while rank 2, whose part is the test's, takes no bytes yet. Rank 1 goes at once, and nobody
+// is told that it is dead.
+TEST(Star, WhoGoesBehindOneThatLeavesIsNotDead) {
+  std::vector<StarOptions> options = options_of_stars(3);
+  const Descriptor second = std::move(options[2].connections[0]);
+  const std::string noise(1 << 16, 'x');
+  while (send(options[0].connections[2].number(), noise.data(), noise.size(), MSG_DONTWAIT) > 0) continue;
+  std::unique_ptr<Channel> leader = make_star(std::move(options[0])),
+                           first = make_star(std::move(options[1]));
+  Heard heard;
+  std::unique_ptr<Line> line = first->open_line(heard.watcher());
+  auto leaving = std::async(std::launch::async, [&] { leader.reset(); });
+  EXPECT_EQ(heard.ended.get_future().get(), 0);
+  line.reset();
+  first.reset();
+  std::this_thread::sleep_for(200ms);
+  std::string read, piece(1 << 16, '\0');
+  for (pollfd entry{second.number(), POLLIN, 0}; poll_until({&entry, 1}, Clock::now() + 5s);) {
+    const ssize_t got = recv(second.number(), piece.data(), piece.size(), MSG_DONTWAIT);
+    if (got <= 0) break;
+    read.append(piece, 0, static_cast<std::size_t>(got));
+  }
+  leaving.get();
+  EXPECT_NE(read.find(encode({MessageKind::left, 0, 0, {}})), std::string::npos);
+  EXPECT_EQ(read.find("its process ended"), std::string::npos);
+}
+
 TEST(Star, RanksOutOfTheirMindsAreDead) {
   const std::string part = encode({MessageKind::part, 0, 1, "x"});
   const std::vector<std::string> wrong{std::string(30, 'G'),
