@@ -22,9 +22,9 @@ enum class Writing : std::uint8_t {
 };
 
 // Writes directly into a path that is there and is no regular file (/dev/null, a terminal, a FIFO), and into
-// one that is the process's own standard output or error; "-" is the former. A link is followed to its file, whose mode and
-// owner stay. Files and folders without a write bit are refused, for root too. Opens nothing for an empty
-// path; then `wanted` is false and the other calls do nothing.
+// one that is the process's own standard output or error; "-" is the former. A link is followed to its file,
+// whose mode and owner stay. Files and folders without a write bit are refused, for root too. Opens nothing
+// for an empty path; then `wanted` is false and the other calls do nothing.
 class OutputFile {
  public:
   OutputFile() = default;

@@ -166,7 +166,8 @@ TEST(OutputFile, SharesTheStandardOutput) {
   log.write("d");
   EXPECT_EQ(::write(STDOUT_FILENO, "e", 1), 1);
   test::expect_refused([&] { OutputFile("--output", path, Writing::placed); }, "this is a stream");
-  test::expect_refused([&] { OutputFile("--weights", "-", Writing::placed); }, "--weights -: this is a stream");
+  test::expect_refused([&] { OutputFile("--weights", "-", Writing::placed); },
+                       "--weights -: this is a stream");
   ::dup2(before.get(), STDOUT_FILENO);
   EXPECT_EQ(contents_of(path), "abc-de");
 }
