@@ -44,16 +44,16 @@ CommunicatorError error_of(std::string_view call, const RankFailure& failure);
 // The texts of one call have at most so many bytes together.
 inline constexpr std::size_t most_call_bytes = std::size_t{64} << 20;
 
-// For how long a call of this rank waits, and for whom. Rank 0 knows of all ranks, the others of rank 0
-// alone.
+// How long a call of this rank has waited, and for whom. Rank 0 sees which ranks are missing; the others see
+// only whether rank 0 is. Rank 0 tells all of them who stands still.
 struct Waiting {
   std::chrono::steady_clock::duration time{};  // 0: no call is under way
   std::vector<int> missing;                    // have not come to the call: they work, or stand still
   std::vector<int> standing;  // their process has not been heard of for ten seconds, be there a call or not
 };
 
-// What a line's watcher is told, by a thread of the channel, which tells the other ranks meanwhile: nothing
-// here waits. Of one rank it may be told more than once.
+// Called by a thread of the channel, on which the other ranks depend: no function here may wait. A rank may
+// be told of more than once.
 struct LineWatcher {
   std::function<void(const RankFailure&)> failed;  // a rank said so on this line
   std::function<void(const RankFailure&)> died;    // a rank is no more, so on every line
@@ -87,7 +87,8 @@ class Channel {
   // Together: the text of each rank, in rank order. Throws InvalidInput, on this rank, and fails the channel:
   // a text of more than most_call_bytes / size().
   virtual std::vector<std::string> gather(std::string_view text) = 0;
-  // Together: the text of rank `root`; the others' are not sent. At most most_call_bytes.
+  // Together. Returns the text of rank `root`, of at most most_call_bytes; the others' are not sent. Throws
+  // InvalidInput, on this rank, and fails the channel: a longer text, or a root that is no rank.
   virtual std::string from(int root, std::string_view text) = 0;
   // Together.
   void barrier() { from(0, {}); }
@@ -102,7 +103,8 @@ class Channel {
   virtual std::unique_ptr<Line> open_line(LineWatcher watcher) = 0;
 };
 
-// Together: as Channel::from, of any length, in several of its calls.
+// Together. Returns rank `root`'s text as Channel::from does, of any length, by as many calls of it as that
+// takes.
 std::string long_text(Channel& channel, int root, std::string_view text);
 
 struct ChannelOptions {

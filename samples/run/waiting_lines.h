@@ -1,4 +1,4 @@
-// What the user reads while ranks wait for each other.
+// Lines for the user while ranks wait for each other.
 #pragma once
 
 #include <chrono>

@@ -13,7 +13,8 @@ namespace stowage::ranks {
 
 class Lines {
  public:
-  // Of the line that this rank opens next; lines count from 1. What is known of it is told before it returns.
+  // Returns the number of a new line, the first of which is 1. The watcher hears what is known of that line
+  // before this returns.
   std::uint32_t open(LineWatcher watcher);
   // Its watcher is not called any more. Not to be called by a watcher.
   void close(std::uint32_t line);

@@ -3,8 +3,8 @@
 //
 //   message   u32 magic, u8 kind, u8[3] 0, i32 rank, u32 line, u32 bytes of the text, text
 //
-// What arrives is another process's: a reader takes nothing for granted. It announces no more than
-// `most_text` bytes, and memory grows with the bytes that have come, never with those that are announced.
+// A reader trusts no message: it refuses one that announces more than `most_text` bytes, and its memory grows
+// with the bytes that have come, never with those that are announced.
 #pragma once
 
 #include <cstddef>
@@ -41,7 +41,7 @@ struct Message {
 };
 
 inline constexpr std::size_t head_bytes = 20;
-// Of a message: the longest text of a call, and what packing needs beside it.
+// The longest text of a message: that of a call, and what packing needs beside it.
 inline constexpr std::size_t most_text = (std::size_t{64} << 20) + (std::size_t{64} << 10);
 
 // Thrown by readers: the bytes are no message.

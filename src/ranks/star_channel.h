@@ -57,7 +57,7 @@ class Star final : public Channel {
     Deadline heard{};
     bool is_done = false;  // has left, or is dead
   };
-  // What all ranks have brought to the call that comes next; of rank 0.
+  // On rank 0: the texts that ranks have brought so far to the call that comes next.
   struct Collection {
     std::uint32_t call = 1;
     std::optional<int> root;

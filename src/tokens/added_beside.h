@@ -12,8 +12,8 @@
 
 namespace stowage {
 
-// One of tokenizer.json's or of added_tokens_decoder. Refuses what would change ids in a way that is not read
-// here.
+// Reads one entry of tokenizer.json's added_tokens or of added_tokens_decoder. Throws InvalidInput that names
+// the field: a flag that this tokenizer does not have.
 AddedToken added_token(const JsonField& item, std::int32_t id);
 
 struct AddedBeside {
@@ -21,10 +21,11 @@ struct AddedBeside {
   std::vector<AddedToken> tokens;  // by id
   bool prefix_space = false;       // a text that begins a word gets a space before it ("add_prefix_space")
 };
+// Returns no tokens where neither file is there. Throws InvalidInput that names the file.
 AddedBeside added_beside(const std::filesystem::path& folder);
 
-// A new token takes the next id, as transformers gives it; one of the vocabulary keeps its own. Throws
-// InvalidInput that names the file where that is not what it says.
+// Adds the tokens: a new one takes the next id, as transformers gives it, and one of the vocabulary keeps its
+// own. Throws InvalidInput that names the file where it says another id.
 void add_beside(const AddedBeside& beside, Vocabulary& vocabulary, std::vector<AddedToken>& added);
 
 }  // namespace stowage
