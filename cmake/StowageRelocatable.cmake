@@ -36,12 +36,16 @@ if(TARGET train_shape)
     list(APPEND listed "{\"name\": \"cuda_kernels_test own attention\", \"path\": \"cuda_kernels_test\", \"labels\": [\"gpu\"], \
 \"arguments\": [\"--gtest_filter=CudaAttention.*\"], \"environment\": {\"STOWAGE_ATTENTION\": \"own\"}}")
   endif()
-  stowage_relocatable(train_shape)
+  set(timed train_shape)
+  if(TARGET op_times)
+    list(APPEND timed op_times)
+  endif()
+  stowage_relocatable(${timed})
   if(gpu_tests)
     set_target_properties(${gpu_tests} PROPERTIES EXCLUDE_FROM_ALL OFF)
   endif()
-  set_target_properties(train_shape ${gpu_tests} PROPERTIES INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
-  install(TARGETS train_shape ${gpu_tests} RUNTIME_DEPENDENCY_SET stowage_check_dependencies
+  set_target_properties(${timed} ${gpu_tests} PROPERTIES INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
+  install(TARGETS ${timed} ${gpu_tests} RUNTIME_DEPENDENCY_SET stowage_check_dependencies
     RUNTIME DESTINATION ${checks} COMPONENT checks EXCLUDE_FROM_ALL)
   install(RUNTIME_DEPENDENCY_SET stowage_check_dependencies
     PRE_EXCLUDE_REGEXES ${excluded_libraries}

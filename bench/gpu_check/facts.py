@@ -60,11 +60,14 @@ def all_runs(stages):
         for which in ("unlimited", "quarter"):
             if get(stages, name, which):
                 yield f"{name} {which}", stages[name][which]
-    for which in ("bucketed", "per_tensor"):
+    for which in ("bucketed", "per_tensor", "bucketed_again", "per_tensor_again"):
         if get(stages, "large", which):
             yield f"large {which}", stages["large"][which]
-    if get(stages, "6.7b", "offloaded"):
-        yield "6.7b", stages["6.7b"]["offloaded"]
+    for which, name in (("offloaded", "6.7b"), ("doubled", "6.7b doubled")):
+        if get(stages, "6.7b", which):
+            yield name, stages["6.7b"][which]
+    if get(stages, "6.7b-whole", "unlimited"):
+        yield "6.7b unlimited", stages["6.7b-whole"]["unlimited"]
 
 
 def link_shares(results):

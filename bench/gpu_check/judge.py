@@ -39,6 +39,8 @@ LINES = [
     Line(f"buckets move at {LEAST_LINK_SHARE:.0%} of the calibrated link", ("calibrate", "large"), judge_training.buckets),
     Line("a model trains in a budget that it does not fit without offload", ("large",), judge_training.large),
     Line("6.7 billion parameters train in 22 GiB", ("6.7b",), judge_training.billions),
+    Line("6.7 billion parameters train all on the card", ("6.7b", "6.7b-whole"), judge_training.billions_whole, all_needed=False),
+    Line("single operations were timed", ("slices", "allocator", "products"), judge_programs.timed, all_needed=False),
     Line("train_gpt gives the same losses in a smaller budget", ("trainer",), judge_training.trainer),
     Line("a PyTorch program under stowage run has the same losses", ("interposer",), judge_programs.interposer),
     Line("PyTorch has the same losses with the pluggable allocator", ("pluggable",), judge_programs.pluggable),

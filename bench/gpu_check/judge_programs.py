@@ -37,6 +37,18 @@ def tests(results):
     return held(not bad and not unseen, detail)
 
 
+def timed(results):
+    """Of the stages that were asked for: nothing is promised of the times."""
+    found = {name: results["stages"][name] for name in ("slices", "allocator", "products") if name in results["asked"]}
+    runs = [run for stage in found.values() for run in stage["runs"]]
+    faults = [f"{run['name']} ended with {run['code']}: {run['errors']}" for run in runs if run["code"] != 0]
+    faults += [f"nothing was printed of {name}" for name, stage in found.items() if not stage["lines"]]
+    other = [line["model"] for line in found.get("slices", {}).get("lines", []) if line.get("same_bits") is False]
+    if other:
+        faults.append(f"attention_backward wrote other bits in another workspace: {', '.join(other)}")
+    return with_faults(f"{sum(len(stage['lines']) for stage in found.values())} times", faults)
+
+
 def sanitizer(results):
     found = results["stages"]["sanitizer"]
     if not found.get("tool"):

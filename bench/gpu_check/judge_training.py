@@ -138,7 +138,8 @@ def large(results):
     found = get(results, "stages", "large") or {}
     refused = get(found, "without_offload", "code") == 3 and bool(get(found, "without_offload", "infeasible"))
     trained = get(found, "bucketed", "code") == 0 and finite_losses(found.get("bucketed") or {})
-    same = bits_of(found.get("bucketed") or {}) == bits_of(found.get("per_tensor") or {})
+    again = [which for which in ("bucketed_again", "per_tensor_again") if which in found]  # records before 2026-11-27 have none
+    same = len({tuple(bits_of(found.get(which) or {})) for which in ("bucketed", "per_tensor", *again)}) == 1
     return held(refused and trained and same,
                 f"without offload {'refused' if refused else 'not refused'}, "
                 f"with it {'trained' if trained else 'not trained'}, "
@@ -147,10 +148,23 @@ def large(results):
 
 def billions(results):
     found = get(results, "stages", "6.7b") or {}
-    run = found.get("offloaded") or {}
-    trained = run.get("code") == 0 and finite_losses(run)
+    runs = [found.get("offloaded") or {}, *([found["doubled"]] if "doubled" in found else [])]  # one alone before 2026-11-27
+    trained = all(run.get("code") == 0 and finite_losses(run) for run in runs)
+    run = runs[0]
     return held(trained, f"{'trained' if trained else 'not trained'}, {get(run, 'setup', 'need_bytes')} bytes of need in "
                          f"{found.get('budget_bytes')}")
+
+
+def billions_whole(results):
+    """The offloaded run's losses, where there was one."""
+    if "6.7b-whole" not in results["asked"]:
+        return "skip", "not asked for: 6.7b-whole"
+    if get(results, "stages", "6.7b-whole", "no_room"):
+        return "skip", "the card has no room for it"
+    whole, offloaded = get(results, "stages", "6.7b-whole", "unlimited") or {}, get(results, "stages", "6.7b", "offloaded") or {}
+    trained = whole.get("code") == 0 and finite_losses(whole)
+    same = not offloaded or bits_of(whole) == bits_of(offloaded)
+    return held(trained and same, f"{'trained' if trained else 'not trained'}, losses {'equal' if same else 'differ'}")
 
 
 def trainer(results):

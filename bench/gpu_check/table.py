@@ -78,10 +78,52 @@ def kernel_table(name, run):
     return "\n".join(lines)
 
 
+def rate_of(line, seconds):
+    return f"{line['flops'] / seconds / 1e12:.0f}" if seconds else "-"
+
+
+def slice_rows(lines):
+    """Of each model: attention_backward's workspaces, and other methods."""
+    rows = [["attention_backward", "ms", "TFLOP/s", "bits"]]
+    for line in lines:
+        what = line.get("method") or f"{line['tiles']} tiles, {line['workspace_bytes'] / 2**20:.0f} MiB"
+        seconds = line.get("seconds")
+        rows.append([f"{line['model']}: {line.get('by', 'Stowage')}, {what}", f"{1e3 * seconds:.3f}" if seconds else line.get("refusal", "-")[:40],
+                     rate_of(line, seconds) if "flops" in line else "-", {True: "same", False: "other"}.get(line.get("same_bits"), "-")])
+    return rows
+
+
+def product_rows(lines):
+    """Of each product: what is taken, the best of all that were offered, and how much faster that is."""
+    rows = [["product", "taken ms", "TFLOP/s", "best ms", "of the taken"]]
+    for line in lines:
+        offers = line["seconds"]
+        if offers:
+            rows.append([f"{line['model']}: {line['name']}", f"{1e3 * offers[0]:.3f}", rate_of(line, offers[0]), f"{1e3 * min(offers):.3f}",
+                         percent(min(offers) / offers[0])])
+    return rows
+
+
+def allocator_rows(lines):
+    """Medians of the rounds."""
+    found = {}
+    for line in lines:
+        found.setdefault((line["what"], line["bytes"], line["by"]), []).append(line)
+    rows = [["allocator", "request us", "release us"]]
+    for (what, count, by), of in sorted(found.items()):
+        times = [statistics.median(line[which] for line in of) for which in ("request_seconds", "release_seconds")]
+        rows.append([f"{what}, {count} bytes: {by}", *(f"{1e6 * t:.3f}" for t in times)])
+    return rows
+
+
+OPERATIONS = {"slices": slice_rows, "products": product_rows, "allocator": allocator_rows}
+
+
 def table(results):
+    timed = [(rows, get(results, "stages", stage, "lines")) for stage, rows in OPERATIONS.items()]
     runs = aligned([HEADER] + [run_row(name, of) for name, of in summary(results)["runs"].items()])
     detailed = [(name, run) for name, run in all_runs(results["stages"]) if not name.startswith("bits") and run.get("kernels")]
-    return "\n\n".join([runs] + [kernel_table(name, run) for name, run in detailed])
+    return "\n\n".join([runs] + [kernel_table(name, run) for name, run in detailed] + [aligned(rows(lines)) for rows, lines in timed if lines])
 
 
 def verdict_lines(verdicts):

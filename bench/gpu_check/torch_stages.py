@@ -76,6 +76,14 @@ def read_record(path):
             "spilled_bytes": max((int(row["bytes"]) for row in rows if row["event"] == "spilled"), default=0)}
 
 
+def stowage_environment(context):
+    """Of a PyTorch program with Stowage's allocator: for the libraries that the tree brings along, which Python's search path knows nothing
+    of."""
+    inherited = os.environ.get("LD_LIBRARY_PATH")
+    return {"PYTORCH_CUDA_ALLOC_CONF": "",
+            "LD_LIBRARY_PATH": ":".join([*map(str, context.programs.libraries), *([inherited] if inherited else [])])}
+
+
 def pluggable(context):
     """One program under four allocators."""
     if reason := no_torch(context):
@@ -84,10 +92,7 @@ def pluggable(context):
     for name, setting in ALLOCATORS.items():
         chosen, environment = [], {"PYTORCH_CUDA_ALLOC_CONF": setting}
         if name == "stowage":
-            chosen = ["--stowage", context.programs.allocator]
-            # For the libraries that the tree brings along, which Python's search path knows nothing of.
-            inherited = os.environ.get("LD_LIBRARY_PATH")
-            environment["LD_LIBRARY_PATH"] = ":".join([*map(str, context.programs.libraries), *([inherited] if inherited else [])])
+            chosen, environment = ["--stowage", context.programs.allocator], stowage_environment(context)
         runs[name] = python(context, f"allocator {name}", program(context, "allocators.py", *chosen), environment)
     return runs
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 QUARTER = 0.25
 BUDGETS = 4  # beside unlimited
+NO_ROOM = 3  # train_shape's exit code where no plan fits
 PROFILE_STEPS = 6  # the first ones touch memory for the first time, and are clipped
 
 
@@ -49,7 +50,8 @@ def bert(context):
 
 
 def large(context):
-    """A model that does not fit its budget without offload; buckets against single tensors."""
+    """A model that does not fit its budget without offload; buckets against single tensors, twice in turn, since the host's memory is not as
+    fast at all times."""
     model = context.sizes["large"]
     context.memory_arguments()  # makes the machine file, which the bucket follows from
     bucket = ["--bucket-size", min(efficient_bucket(context.machine), context.sizes.get("most_bucket_bytes", 1 << 40))]
@@ -61,16 +63,27 @@ def large(context):
     return {"shape": model, "budget_bytes": budget,
             "without_offload": context.train("large without offload", model, *given, "--policy", "none", "--plan-only"),
             "bucketed": context.train("large", model, *steps, *given, *bucket, "--replay-copies"),
-            "per_tensor": context.train("large by tensors", model, *steps, *given, "--bucket-size", 1)}
+            "per_tensor": context.train("large by tensors", model, *steps, *given, "--bucket-size", 1),
+            "bucketed_again": context.train("large again", model, *steps, *given, *bucket),
+            "per_tensor_again": context.train("large by tensors again", model, *steps, *given, "--bucket-size", 1)}
 
 
 def billions(context):
-    """A model whose parameters and state are many times its budget."""
+    """A model whose parameters and state are many times its budget, and with twice the tokens."""
     model = context.sizes["6.7b"]
     budget = context.sizes.get("6.7b_budget") or int(context.numbers("6.7b", model).get("minimum_bytes", 0) * 1.25)
+    given = ["--device-memory", budget, "--steps", context.sizes["large_steps"], "--profile-steps", 2]
     return {"shape": model, "budget_bytes": budget,
-            "offloaded": context.train("6.7b", model, "--device-memory", budget, "--steps", context.sizes["large_steps"],
-                                       "--profile-steps", 2, most_seconds=180)}
+            "offloaded": context.train("6.7b", model, *given, most_seconds=180),
+            "doubled": context.train("6.7b with twice the tokens", {**model, "batch": 2 * model["batch"]}, *given, most_seconds=180)}
+
+
+def billions_whole(context):
+    """The same all on the card, where it has room: what its budget costs."""
+    model = context.sizes["6.7b"]
+    steps = ["--steps", context.sizes["large_steps"], "--profile-steps", 2]
+    run = context.train("6.7b on the card", model, *steps, "--policy", "none", most_seconds=180)
+    return {"shape": model, **({"no_room": run} if run["code"] == NO_ROOM else {"unlimited": run})}
 
 
 def efficient_bucket(machine_file):

@@ -28,7 +28,7 @@ class Judge(unittest.TestCase):
 
     def test_a_good_card_passes_everything(self):
         self.assertEqual(set(statuses(self.found).values()), {"pass"})
-        self.assertEqual(len(statuses(self.found)), 17)
+        self.assertEqual(len(statuses(self.found)), 20)
 
     def test_no_stage_may_be_missing(self):
         for stage in self.stages:
@@ -199,7 +199,7 @@ class Judge(unittest.TestCase):
 
     def test_summary(self):
         found = table.summary(self.found)
-        self.assertEqual(len(found["runs"]), 10 + 4 + 2)
+        self.assertEqual(len(found["runs"]), 10 + 4 + 4 + 3)
         quarter = found["runs"]["gpt2 quarter"]
         self.assertAlmostEqual(quarter["share_of_lower_bound"], 0.5)
         self.assertAlmostEqual(quarter["predicted_over_measured"], 0.75)
@@ -290,6 +290,17 @@ class Judge(unittest.TestCase):
         self.stages["large"]["per_tensor"]["steps"][2]["loss_bits"] = "0" * 16
         self.assert_fails("does not fit without offload")
 
+    def test_twice_the_tokens_train_too(self):
+        self.stages["6.7b"]["doubled"]["code"] = 1
+        found = [name for name, status in statuses(self.found).items() if status == "fail"]
+        self.assertIn("6.7 billion parameters train in 22 GiB", found)
+
+    def test_a_budget_changes_no_bit_of_the_large_model(self):
+        self.stages["6.7b-whole"]["unlimited"]["steps"][2]["loss_bits"] = "0" * 16
+        self.assert_fails("all on the card")
+        self.stages["6.7b-whole"] = {"no_room": {"code": 3}}
+        self.assertEqual(statuses(self.found)["6.7 billion parameters train all on the card"], "skip")
+
     def test_time(self):
         self.found["runs"] = [{"seconds": 601}]
         self.assert_fails("within 600 s")
@@ -301,15 +312,15 @@ class Judge(unittest.TestCase):
     def test_without_a_card_speed_is_not_judged(self):
         self.found["card"] = self.found["speed"] = False
         self.stages["calibrate"]["machine"]["backend"] = "simulated"
-        for stage in ("interposer", "pluggable", "contest", "sanitizer"):
+        for stage in ("slices", "allocator", "products", "interposer", "pluggable", "contest", "sanitizer"):
             self.stages[stage] = {"skipped": "there is no card"}
         found = statuses(self.found)
         self.assertEqual(found.pop("conformance and kernel tests pass"), "skip")
-        self.assertEqual(sorted(found.values()), ["pass"] * 7 + ["skip"] * 9)
+        self.assertEqual(sorted(found.values()), ["pass"] * 9 + ["skip"] * 10)
 
     def test_the_table_has_every_run(self):
         lines = table.table(self.found).splitlines()
-        self.assertEqual(len(lines), 1 + 10 + 4 + 2)
+        self.assertEqual(len(lines), 1 + 10 + 4 + 4 + 3 + 3 * 3)
         self.assertIn("43.9%", next(line for line in lines if line.startswith("gpt2 unlimited")))
 
 

@@ -61,6 +61,12 @@ def contest():
         {"case": "3.4B", "peer": "fsdp2", "steps": 8, "apart": 0.02, "first_apart": 0.001}]}}}
 
 
+def timed(**of):
+    return {"runs": [{"name": "op_times", "code": 0, "seconds": 1.0, "errors": ""}],
+            "lines": [{"model": "a", "name": "up", "what": "hit", "by": "stowage", "bytes": 8, "tiles": 4, "workspace_bytes": 9, "flops": 1e9,
+                       "request_seconds": 1e-6, "release_seconds": 1e-6, "seconds": [0.1] if not of else 0.1, **of}]}
+
+
 def good_card():
     machine = {"device": "card", "backend": "cuda", "h2d": {"bytes_per_second": 55e9},
                "d2h": {"bytes_per_second": 55e9}, "matrix": [{"type": "bf16", "flops_per_second": 600e12}]}
@@ -76,7 +82,11 @@ def good_card():
         "bits": [bits_stage("gpt"), bits_stage("bert")],
         "gpt2": pair, "bert": again,
         "large": {"without_offload": {"code": 3, "infeasible": {"op": "x"}},
-                  "bucketed": {**run(1000, 900, 0.4), "copies": copies}, "per_tensor": run(1000, 900, 0.5)},
+                  "bucketed": {**run(1000, 900, 0.4), "copies": copies}, "per_tensor": run(1000, 900, 0.5),
+                  "bucketed_again": run(1000, 900, 0.4), "per_tensor_again": run(1000, 900, 0.5)},
+        "6.7b": {"budget_bytes": 1000, "offloaded": run(1000, 900, 0.9, 10), "doubled": run(1000, 900, 1.1, 10)},
+        "6.7b-whole": {"unlimited": run("unlimited", 4000, 0.7, 10)},
+        "slices": timed(same_bits=True), "allocator": timed(), "products": timed(),
         "trainer": {"code": 0, "unlimited": trainer_run(4000), "smaller": trainer_run(3000)},
         "interposer": interposer(), "pluggable": pluggable(), "contest": contest()}
     return {"card": True, "speed": True, "asked": list(stages), "runs": [{"seconds": 400.0}], "stages": stages}
