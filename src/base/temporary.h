@@ -11,6 +11,10 @@ namespace stowage {
 
 // A new file, or a new folder of files. It is removed when this goes, and when a signal ends the process (see
 // remove_temporaries_at_signals). Nothing that stands in the folder is opened or replaced in its place.
+//
+// It is locked (flock) until it has its name or goes. So the next Temporary of the same name in the folder
+// knows what a killed process has left there, NAME.<16 digits>.part of the same user that nobody holds, and
+// removes it. Where the file system has no locks nothing is taken for left behind.
 class Temporary {
  public:
   enum class Kind : std::uint8_t { file, folder };
@@ -35,8 +39,11 @@ class Temporary {
  private:
   void discard() noexcept;
 
+  void make(const std::string& folder, FileHandle parent, std::string_view name, Kind kind);
+
   std::string path_;
   FileHandle file_;
+  FileHandle lock_;  // of a file: holds the lock when `file_` is taken or closed
   Entry* entry_ = nullptr;
 };
 

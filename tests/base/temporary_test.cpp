@@ -9,6 +9,7 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <vector>
 
 #include "tests/support/temporary_folder.h"
 
@@ -59,6 +60,93 @@ TEST(Temporary, SaysWhyItCannotBeMade) {
   EXPECT_FALSE(Temporary(folder.file("."), "name", Kind::folder).made());
   EXPECT_EQ(errno, EACCES);
   ::chmod(folder.file(".").c_str(), 0755);
+}
+
+// A child that makes one of `kind` and is killed.
+void leave_behind(const TemporaryFolder& folder, Kind kind) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const Temporary made = made_in(folder, kind);
+    if (kind == Kind::folder) std::ofstream(made.path() + "/half") << "half";
+    ::raise(SIGKILL);
+  }
+  ::waitpid(child, nullptr, 0);
+}
+
+TEST(Temporary, WhatAKilledProcessLeftGoesWithTheNextOfItsName) {
+  const TemporaryFolder folder;
+  for (const Kind kind : {Kind::file, Kind::folder}) {
+    leave_behind(folder, kind);
+    { const Temporary other(folder.file("."), "nam", Kind::file); }
+    EXPECT_EQ(folder.entries(), 1U);
+    { const Temporary next = made_in(folder, Kind::file); }
+    EXPECT_EQ(folder.entries(), 0U);
+  }
+}
+
+TEST(Temporary, WhatSomebodyHoldsStays) {
+  const TemporaryFolder folder;
+  Temporary file = made_in(folder, Kind::file);
+  const Temporary inner = made_in(folder, Kind::folder);
+  ASSERT_TRUE(file.take_file().close());  // as an OutputFile does before it gives the name
+  { const Temporary next = made_in(folder, Kind::file); }
+  EXPECT_EQ(folder.entries(), 2U);
+  EXPECT_TRUE(file.rename_to("whole"));
+  EXPECT_EQ(folder.entries(), 2U);
+}
+
+// Each looks for what the others have left while these make theirs.
+TEST(Temporary, ManyAtOnceDoNotTakeEachOthers) {
+  const TemporaryFolder folder;
+  std::vector<pid_t> children;
+  for (int i = 0; i < 6; ++i) {
+    children.push_back(::fork());
+    if (children.back() != 0) continue;
+    bool well = true;
+    for (int round = 0; round < 200; ++round) {
+      const Kind kind = round % 2 == 0 ? Kind::file : Kind::folder;
+      Temporary made(folder.file("."), "name", kind);
+      well = well && made.made() && (kind == Kind::folder || made.rename_to("whole"));
+    }
+    ::_exit(well ? 0 : 1);
+  }
+  for (const pid_t child : children) {
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    EXPECT_EQ(status, 0);
+  }
+  EXPECT_EQ(folder.entries(), 1U);
+}
+
+TEST(Temporary, OnlyItsOwnKindOfNameGoes) {
+  const TemporaryFolder folder;
+  const std::array names = {"name.0123456789abcdef.part.", "name.0123456789ABCDEF.part",
+                            "name.0123456789abcde.part",   "name0123456789abcdef.part",
+                            "name.0123456789abcdef.pan",   "a name.0123456789abcdef.part"};
+  for (const char* const name : names) folder.make(name, "");
+  ASSERT_EQ(::symlink(folder.file("name").c_str(), folder.file("name.00000000000000aa.part").c_str()), 0);
+  ASSERT_EQ(::mkfifo(folder.file("name.00000000000000ab.part").c_str(), 0600), 0);
+  { const Temporary next = made_in(folder, Kind::file); }
+  EXPECT_EQ(folder.entries(), names.size() + 2);
+  folder.make("name.00000000000000ac.part", "");
+  if (::chown(folder.file("name.00000000000000ac.part").c_str(), 1, 1) != 0) return;  // no root, no stranger
+  { const Temporary next = made_in(folder, Kind::file); }
+  EXPECT_EQ(folder.entries(), names.size() + 3);
+}
+
+TEST(Temporary, ItGoesWithoutADescriptorMore) {
+  const TemporaryFolder folder;
+  rlimit before{};
+  ::getrlimit(RLIMIT_NOFILE, &before);
+  {
+    const Temporary file = made_in(folder, Kind::file);
+    const Temporary inner = made_in(folder, Kind::folder);
+    std::ofstream(inner.path() + "/half") << "half";
+    const rlimit none{0, before.rlim_max};
+    ::setrlimit(RLIMIT_NOFILE, &none);
+  }
+  ::setrlimit(RLIMIT_NOFILE, &before);
+  EXPECT_EQ(folder.entries(), 0U);
 }
 
 constexpr std::array ending_signals = {SIGHUP,  SIGINT,  SIGQUIT, SIGILL,  SIGTRAP, SIGABRT,   SIGBUS,
