@@ -200,7 +200,7 @@ void Temporary::make(const std::string& folder, FileHandle parent, std::string_v
     }
     parent.release();
     entry_ = entry;
-    path_ = folder + '/' + hidden;
+    path_ = fmt::format("{}/{}", folder, hidden);
     return;
   }
 }
