@@ -3,10 +3,16 @@
 from dataclasses import dataclass
 
 GIB = 1 << 30
+WHOLE = "whole"  # in the place of GiB: the card has no ballast
 
-LEARNING = {"learning_rate": 3e-4, "beta1": 0.9, "beta2": 0.95, "epsilon": 1e-8, "weight_decay": 0.1, "clip": 1.0}
-LEFT_OUT = 2  # first steps, which allocate and warm up
-STEPS = 8
+# The clip is one that no step of a random model reaches: norms of 8 to 75 were seen in its first steps, and no rate
+# brings them below 1 at once. Clipped steps cost Stowage the updates that it makes before it knows the norm.
+LEARNING = {"learning_rate": 3e-5, "beta1": 0.9, "beta2": 0.95, "epsilon": 1e-8, "weight_decay": 0.1, "clip": 1000.0}
+WARM_UP = 16  # first steps, which do not count
+SHORT_WARM_UP = 2  # of a peer that makes too few steps for the other: those that allocate and compile
+COUNTED = 8
+LEAST_COUNTED = 3  # steps that a compared rate is the median of
+STEPS = WARM_UP + COUNTED
 LOSS_STEP = 5  # the step whose loss is compared, counted from 1
 
 
@@ -19,7 +25,7 @@ class Case:
     width: int
     heads: int
     batch: int
-    gib: float = 0  # device memory that is left free; 0: on the CPU
+    gib: float | str = 0  # device memory that is left free, or WHOLE; 0: on the CPU
     sequence: int = 1024
     vocabulary: int = 50304  # GPT-2's 50,257, padded to a multiple of 64 for everybody
     type: str = "bf16"
@@ -30,7 +36,8 @@ class Case:
 
     @property
     def memory(self):
-        return int(self.gib * GIB)
+        """Device bytes that are left free; None: the whole card, or the CPU."""
+        return None if self.gib in (0, WHOLE) else int(self.gib * GIB)
 
     def tensors(self):
         """(name, shape, deviation or None for a norm's gain of 1 and 0 for a bias), as Hugging Face stores a GPT-2."""
@@ -60,6 +67,7 @@ CARD = [
     Case("1.56B", layers=48, width=1600, heads=25, batch=4, gib=12),
     Case("3.4B", layers=16, width=4096, heads=32, batch=16, gib=24),
 ]
+WHOLE_CARD = [Case("124M-whole", layers=12, width=768, heads=12, batch=64, gib=WHOLE)]
 LONG = [
     Case("1.56B-40GiB", layers=48, width=1600, heads=25, batch=4, gib=40),
     Case("3.4B-16GiB", layers=16, width=4096, heads=32, batch=16, gib=16),
@@ -69,12 +77,29 @@ LONG = [
 # The default model of scripts/train.
 CPU = [Case("cpu", layers=6, width=384, heads=6, batch=8, sequence=256, vocabulary=256, type="f32")]
 SMALL_CARD = [Case("small-card", layers=2, width=64, heads=2, batch=4, gib=2, sequence=64, vocabulary=256)]
+SMALL_WHOLE_CARD = [
+    Case("small-whole", layers=2, width=64, heads=2, batch=4, gib=WHOLE, sequence=64, vocabulary=256)
+]
 SMALL_CPU = [Case("small", layers=2, width=64, heads=2, batch=4, sequence=64, vocabulary=256, type="f32")]
 
 # Everybody's names, those first whose comparison is worth most if time runs out.
 PEERS = ["stowage", "fsdp2", "checkpointing", "pytorch", "zero3", "zero2", "gemini", "gemini-fp16"]
+NAMED_PEERS = ["pytorch-compiled", "zero3-super", "zero3-super-clipless", "zero3-ratio"]  # where a word names them
+WHOLE_PEERS = ["stowage", "pytorch", "pytorch-compiled"]
 CPU_PEERS = ["stowage", "pytorch", "stowage-fifth"]
-SMALL_CPU_PEERS = [*CPU_PEERS, "checkpointing", "fsdp2", "zero3", "zero2", "gemini", "gemini-fp16"]
+# SuperOffload refuses every device but CUDA's.
+SMALL_CPU_PEERS = [
+    *CPU_PEERS,
+    "pytorch-compiled",
+    "checkpointing",
+    "fsdp2",
+    "zero3",
+    "zero3-ratio",
+    "zero2",
+    "gemini",
+    "gemini-fp16",
+]
+COMPILED_TIMES = 2  # the seconds of a process that compiles its whole model, in those of another
 
 
 @dataclass(frozen=True)
@@ -82,11 +107,19 @@ class Job:
     case: Case
     peer: str
     round: int = 1
+    named: str = ""  # its case or peer, if it runs only where a word names that
+
+    def seconds(self, process_seconds):
+        """Of its process."""
+        return process_seconds * (COMPILED_TIMES if self.peer == "pytorch-compiled" else 1)
 
 
-def jobs_on_card(cases):
-    """The two peers that are worth most in every case before the others in any."""
-    return [Job(case, peer) for peers in (PEERS[:2], PEERS[2:]) for case in cases for peer in peers]
+def jobs_on_card(cases, whole):
+    """The whole card first, where it is named; then the two peers that are worth most in every case before the others in
+    any."""
+    on_whole_card = [Job(case, peer, named=case.name) for case in whole for peer in WHOLE_PEERS]
+    in_memory = [Job(case, peer) for peers in (PEERS[:2], PEERS[2:]) for case in cases for peer in peers]
+    return on_whole_card + in_memory + [Job(case, peer, named=peer) for case in cases for peer in NAMED_PEERS]
 
 
 def jobs_on_cpu(cases, peers, rounds):
@@ -96,13 +129,17 @@ def jobs_on_cpu(cases, peers, rounds):
 
 def all_jobs(device, small, long, rounds=2):
     if device == "cuda":
-        return jobs_on_card(SMALL_CARD if small else CARD + (LONG if long else []))
+        if small:
+            return jobs_on_card(SMALL_CARD, SMALL_WHOLE_CARD)
+        return jobs_on_card(CARD + (LONG if long else []), WHOLE_CARD)
     measured = jobs_on_cpu(SMALL_CPU, SMALL_CPU_PEERS, 1) if small else jobs_on_cpu(CPU, CPU_PEERS, rounds)
-    return measured + jobs_on_card(SMALL_CARD)  # these get as far as their first device call
+    # Those for a card get as far as their first device call.
+    return measured + jobs_on_card(SMALL_CARD, SMALL_WHOLE_CARD)
 
 
 def chosen(jobs, words):
-    """The jobs whose case and peer are among the words, where any case or any peer is. ValueError for another word."""
+    """The jobs whose case and peer are among the words, where any case or any peer is; a job with `named` only where that
+    word is there. ValueError for another word."""
     cases = {job.case.name for job in jobs}
     peers = {job.peer for job in jobs}
     for word in words:
@@ -116,4 +153,5 @@ def chosen(jobs, words):
         for job in jobs
         if (job.case.name in words or not cases.intersection(words))
         and (job.peer in words or not peers.intersection(words))
+        and (job.named in words or not job.named)
     ]

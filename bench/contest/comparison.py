@@ -2,16 +2,15 @@
 
 import statistics
 
-from cases import LOSS_STEP
+from cases import LEAST_COUNTED, LOSS_STEP, WARM_UP
 from outcome import SKIPPED
 
 GIB = 1 << 30
-LEAST_STEPS = 3  # that a compared rate is the median of
 
 
 def has_rate(result):
     """Whether it is compared with others."""
-    return bool(result.get("tokens_per_second")) and result["counted_steps"] >= LEAST_STEPS
+    return bool(result.get("tokens_per_second")) and result["counted_steps"] >= LEAST_COUNTED
 
 
 def ratios(results):
@@ -95,17 +94,30 @@ def device_bytes(result):
     return result["memory"].get("device_bytes", result["program"].get("device_peak_bytes"))
 
 
+def steps_behind(result):
+    """How many steps the rate is of; behind how many, where those are not all that the others leave out."""
+    few = result["warm_up_steps"] != WARM_UP and result["counted_steps"]
+    return f"{result['counted_steps']} behind {result['warm_up_steps']}" if few else str(result["counted_steps"])
+
+
+def clipped(result):
+    """Of the counted steps."""
+    count, known = result["clipped_steps"]
+    return f"{count} of {known}" if known else "-"
+
+
 def row(result):
     name = [result["case"], result["peer"], str(result["round"])]
     if result["status"] == SKIPPED:
-        return [*name, SKIPPED, *["-"] * 7, result["why"]]
+        return [*name, SKIPPED, *["-"] * 8, result["why"]]
     speed, loss = result["tokens_per_second"], result[f"loss_at_step_{LOSS_STEP}"]
     memory = result["memory"]
     return [
         *name,
         result["status"],
         f"{speed:.1f}" if speed else "-",
-        str(result["counted_steps"]),
+        steps_behind(result),
+        clipped(result),
         str(result["micro_batch"] or "-"),
         gib(device_bytes(result)),
         gib(memory.get("host_resident")),
@@ -122,6 +134,7 @@ HEAD = [
     "status",
     "tokens/s",
     "of steps",
+    "clipped",
     "micro-batch",
     "device GiB",
     "host GiB",

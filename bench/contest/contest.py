@@ -3,10 +3,10 @@
 
     python3 contest.py --programs PREFIX --output FOLDER
 
-Every process is fresh, has a minute, and writes its line to FOLDER/contest.jsonl at once; FOLDER/contest.json has all
-of them with a summary, contest.log every word of every program, and a table is printed. On a card another process
-holds all memory but the case's. Without one, Stowage and PyTorch are measured on the CPU, and the others run to their
-first device call. Exit code: 0 when all is done, also where peers fail; 1 where Stowage itself has no speed; 2 for bad input.
+Every process is fresh, has a minute (two where it compiles its whole model), and writes its line to
+FOLDER/contest.jsonl at once; FOLDER/contest.json has all of them with a summary, contest.log every word of every
+program, and a table is printed. On a card another process holds all memory but the case's, unless that is the whole
+card. Without one, Stowage and PyTorch are measured on the CPU, and the others run to their first device call. Exit code: 0 when all is done, also where peers fail; 1 where Stowage itself has no speed; 2 for bad input.
 """
 
 import argparse
@@ -40,14 +40,19 @@ def arguments():
     )
     parser.add_argument("--output", required=True, help="folder to write to")
     parser.add_argument("--budget-seconds", type=float, default=1500, help="nothing is begun that cannot end by then")
-    parser.add_argument("--process-seconds", type=float, default=60, help="of each process")
+    parser.add_argument("--process-seconds", type=float, default=60, help="of each process; of pytorch-compiled twice that")
     parser.add_argument("--long", action="store_true", help="the longer list of cases")
     parser.add_argument(
         "--small",
         action="store_true",
         help="tiny models, and every peer that runs on a CPU too: a test of this program",
     )
-    parser.add_argument("--only", default="", metavar="CASE,PEER,…", help="these alone")
+    parser.add_argument(
+        "--only",
+        default=os.environ.get("CONTEST_ONLY", ""),
+        metavar="CASE,PEER,…",
+        help="these alone; some cases and peers run only so (default: what CONTEST_ONLY in the environment says)",
+    )
     parser.add_argument("--device", choices=["cuda", "cpu"], help="default: cuda if a card answers")
     parser.add_argument("--steps", type=int, default=cases.STEPS)
     parser.add_argument("--rounds", type=int, default=2, help="on the CPU: how often each is measured, alternating")
@@ -111,7 +116,7 @@ def describe(given, device, nvml):
         "cpus": os.cpu_count(),
         "load": os.getloadavg()[0],
         "learning": cases.LEARNING,
-        "left_out_steps": cases.LEFT_OUT,
+        "warm_up_steps": cases.WARM_UP,
         "compiled": given.compile,
     }
 
@@ -209,7 +214,7 @@ def main():
             for job in jobs:
                 if watch.ending.is_set():
                     break
-                record.add(run_job(job, peers, record, given.process_seconds))
+                record.add(run_job(job, peers, record, job.seconds(given.process_seconds)))
         finally:
             peers.close()
             record.close()

@@ -5,7 +5,7 @@ import re
 import statistics
 
 from ballast import SLACK
-from cases import LEFT_OUT, LOSS_STEP
+from cases import LEARNING, LEAST_COUNTED, LOSS_STEP, SHORT_WARM_UP, WARM_UP
 
 # Only of whole words, for a traceback names many things.
 OUT_OF_MEMORY = re.compile(
@@ -86,14 +86,25 @@ def rate(tokens, steps):
     return tokens / statistics.median(seconds) if seconds else None
 
 
+def warm_up_of(steps):
+    """How many first steps do not count: fewer where the process had no time for more."""
+    return WARM_UP if len(steps) >= WARM_UP + LEAST_COUNTED else SHORT_WARM_UP
+
+
 def counted(steps):
     """The steps that the rate is taken from: not the first ones, nor those before a smaller micro-batch was needed."""
-    return [step for step in steps[LEFT_OUT:] if step.get("micro_batch") == steps[-1].get("micro_batch")]
+    return [step for step in steps[warm_up_of(steps) :] if step.get("micro_batch") == steps[-1].get("micro_batch")]
+
+
+def clipped_of(steps):
+    """(counted steps whose gradients were clipped, counted steps whose norm is known)."""
+    norms = [step["norm"] for step in counted(steps) if isinstance(step.get("norm"), (int, float))]
+    return sum(norm > LEARNING["clip"] for norm in norms), len(norms)
 
 
 def bytes_above(case, peaks):
     """Of the card, what a process had beyond the case's memory: then the ballast did not hold the rest."""
-    return max(0, peaks.get("device_bytes", 0) - case.memory - SLACK) if case.gib else 0
+    return max(0, peaks.get("device_bytes", 0) - case.memory - SLACK) if case.memory else 0
 
 
 def loss_at(steps, number=LOSS_STEP):
@@ -119,10 +130,13 @@ def result_of(job, done, events):
         "why": why,
         "tokens_per_second": rate(job.case.tokens, steps),
         "counted_steps": len(counted(steps)),
+        "warm_up_steps": warm_up_of(steps),
+        "clipped_steps": clipped_of(steps),
         f"loss_at_step_{LOSS_STEP}": loss_at(steps),
         "micro_batch": attempts[-1] if attempts else None,
         "attempts": attempts,
         "losses": [step["loss"] for step in steps],
+        "norms": [step.get("norm") for step in steps],
         "step_seconds": [step["seconds"] for step in steps],
         "memory": done["peaks"],
         "bytes_above": bytes_above(job.case, done["peaks"]),

@@ -14,7 +14,7 @@ import outcome
 import stowage_peer
 import watch
 from ballast import SLACK, Ballast
-from cases import Case
+from cases import WHOLE, Case
 
 HERE = Path(__file__).resolve().parent
 sys.path += [str(HERE.parent), str(HERE.parent / "gpu_check")]  # of an installed tree, of the repository
@@ -72,6 +72,7 @@ class Peers:
     ballast: Ballast = None
     ballast_bytes: int = 0
     unpacked: dict = None  # what the packages of the wheels need in their environment
+    broken: dict = field(default_factory=dict)  # wheels that could not be unpacked: why
     compiled: set = field(default_factory=set)  # packages
 
     def close(self):
@@ -97,9 +98,12 @@ class Peers:
         return self.files[case.name]
 
     def hold_the_rest(self, case):
-        """Free device bytes, which are the case's; None without a card."""
+        """Free device bytes, which are the case's; None without a card. A case of the whole card drops the ballast."""
         if self.device != "cuda":
             return None
+        if case.gib == WHOLE:
+            self.close()
+            return self.nvml.memory()["free"] if self.nvml else None
         if self.ballast_bytes != case.memory:
             self.close()
             self.ballast, self.ballast_bytes = Ballast(case.memory), case.memory
@@ -132,7 +136,14 @@ class Peers:
         environment = surroundings([lib for lib in [self.program.parent.parent / "lib"] if lib.is_dir()])
         files = self.files_of(job.case)
         settings = {"threads": self.given.threads, "device": "simulated", "device_memory": "unlimited"}
-        if job.case.gib:
+        if job.case.gib == WHOLE:
+            settings = {
+                "device": "cuda",
+                "device_memory": "unlimited",
+                "policy": "none",
+                "machine": self.given.machine,
+            }
+        elif job.case.gib:
             settings = {
                 "device": "cuda",
                 "device_memory": job.case.memory - stowage_peer.MARGIN,
@@ -192,7 +203,16 @@ class Peers:
             command.append("--compile")
         if micro_batch:
             command += ["--micro-batch", str(micro_batch)]
-        return Prepared(command, environment, lambda done: outcome.events_in(done["output"]))
+        return Prepared(command, environment, lambda done: self.python_events(job, done))
+
+    def python_events(self, job, done):
+        """A package is not absent if its wheel, or one of those that it needs, is broken: then the peer has failed."""
+        found = outcome.events_in(done["output"])
+        if self.broken and package_of(job.peer):
+            broken = "; ".join(f"{wheel}: {why}" for wheel, why in self.broken.items())
+            for event in outcome.of_kind(found, outcome.ABSENT):
+                event.update(event=outcome.FAILED, message=f"{event.get('message')}; broken wheels: {broken}")
+        return found
 
     def prepare_package(self, package, case):
         """Unpacks the wheels, and compiles where the package can run what it would then compile, which takes longer
@@ -212,13 +232,16 @@ class Peers:
         wheels = sorted(Path(self.given.wheels or HERE / "wheels").glob("*.whl"))
         if wheels:
             site = f"{self.scratch}/site"
-            watch.run(
-                [self.given.python, "-m", "pip", "install", "-q", "--no-index", "--no-deps", "--target", site, *wheels],
-                self.left_to_prepare(),
-            )
+            if self.install(site, wheels)["code"] != 0:  # all of them: then each that can be
+                done = {wheel.name: self.install(site, [wheel]) for wheel in wheels}
+                self.broken = {name: outcome.last_line(d["errors"]) for name, d in done.items() if d["code"] != 0}
             environment["PYTHONPATH"] = ":".join([site, *filter(None, [os.environ.get("PYTHONPATH")])])
             environment["PATH"] = f"{site}/bin:{os.environ.get('PATH', '')}"  # ninja
         return environment
+
+    def install(self, site, wheels):
+        words = [self.given.python, "-m", "pip", "install", "-q", "--no-index", "--no-deps", "--target", site, *wheels]
+        return watch.run(words, self.left_to_prepare())
 
     def left(self):
         return self.end - time.monotonic()

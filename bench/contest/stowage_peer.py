@@ -13,7 +13,17 @@ SHARE_OF_HOST = 0.8  # of the memory that is free, for what is offloaded
 
 
 def command(
-    program, case, files, folder, device, device_memory, host_memory=None, machine=None, threads=0, steps=cases.STEPS
+    program,
+    case,
+    files,
+    folder,
+    device,
+    device_memory,
+    host_memory=None,
+    machine=None,
+    threads=0,
+    steps=cases.STEPS,
+    policy=None,
 ):
     """`folder` gets log.jsonl and plan.json."""
     learning = cases.LEARNING
@@ -60,6 +70,8 @@ def command(
     ]
     if host_memory is not None:
         words += ["--host-memory", host_memory]
+    if policy:
+        words += ["--policy", policy]
     if machine:
         words += ["--machine", machine]
     return [str(word) for word in words]
@@ -84,6 +96,7 @@ def events(case, folder):
                     "step": step["step"],
                     "loss": step["loss"],
                     "seconds": case.tokens / step["tokens_per_second"],
+                    "norm": step.get("grad_norm"),
                 }
             )
             peak = max(peak, step["device_peak_bytes"])
@@ -113,7 +126,7 @@ def events(case, folder):
 def need_bytes(program, case, files, environment):
     """Device bytes of a step with everything on the device. OSError where the program does not say."""
     with tempfile.TemporaryDirectory() as folder:
-        words = [*command(program, case, files, folder, "simulated", "unlimited"), "--policy", "none", "--plan-only"]
+        words = [*command(program, case, files, folder, "simulated", "unlimited", policy="none"), "--plan-only"]
         done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False, env=environment)
         if done.returncode != 0:
             raise OSError(f"{program} does not say what it needs: {done.stderr.strip()}")

@@ -73,6 +73,47 @@ class Gpt(nn.Module):
         return functional.cross_entropy(self.head(self.ln_f(x)).float().flatten(0, 1), targets.flatten())
 
 
+def attention_milliseconds(backend, setting, kind, repeats=5):
+    """Of a block's attention, forward and backward, in one of PyTorch's backends; infinite where that refuses. On a
+    card."""
+    from torch.nn.attention import sdpa_kernel
+
+    case = setting.case
+    shape = (min(setting.micro_batch, 16), case.heads, case.sequence, case.width // case.heads)
+    parts = [torch.randn(shape, device="cuda", dtype=kind, requires_grad=True) for _ in range(3)]
+    times = []
+    try:
+        with sdpa_kernel(backend):
+            for _ in range(repeats):
+                begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+                begin.record()
+                y = functional.scaled_dot_product_attention(*parts, is_causal=True)
+                torch.autograd.grad(y, parts, torch.ones_like(y))
+                end.record()
+                end.synchronize()
+                times.append(begin.elapsed_time(end))
+    except RuntimeError:
+        return float("inf")
+    return min(times)
+
+
+def choose_attention(setting, kind):
+    """Turns off the slower of PyTorch's two fast backends of attention on a card: which one it prefers is not always the
+    faster. What was measured, in milliseconds."""
+    from torch.nn.attention import SDPBackend
+
+    found = {
+        name: attention_milliseconds(backend, setting, kind)
+        for name, backend in (("flash", SDPBackend.FLASH_ATTENTION), ("cudnn", SDPBackend.CUDNN_ATTENTION))
+    }
+    torch.cuda.empty_cache()
+    if min(found.values()) < float("inf"):
+        torch.backends.cuda.enable_flash_sdp(found["flash"] <= found["cudnn"])
+        torch.backends.cuda.enable_cudnn_sdp(found["cudnn"] < found["flash"])
+        torch.backends.cuda.enable_mem_efficient_sdp(False)
+    return {name: time for name, time in found.items() if time < float("inf")}
+
+
 def empty_model(folder, kind, replays=None):
     """Without memory, on the device `meta`."""
     sizes = json.loads((Path(folder) / "config.json").read_text(encoding="utf-8"))

@@ -28,10 +28,11 @@ def chunks_of(parameters, most=CHUNK):
 
 
 class MasterAdamW:
-    """One fused AdamW for each chunk, so that fp32 gradients never exist of all parameters at once."""
+    """One fused AdamW for each chunk, so that fp32 gradients never exist of all parameters at once. `norm`: the gradients'
+    at the last step, before they were clipped, as a tensor."""
 
     def __init__(self, parameters, groups_of, learning):
-        self.learning = learning
+        self.learning, self.norm = learning, None
         self.chunks = []
         for chunk in chunks_of(list(parameters)):
             masters = [parameter.detach().float() for parameter in chunk]
@@ -41,15 +42,21 @@ class MasterAdamW:
     def step(self):
         """Clips the gradients by their global norm in fp32, updates the masters, rounds them to the parameters, and
         drops the gradients."""
-        norms = [torch.linalg.vector_norm(p.grad, dtype=torch.float32) for chunk, _, _ in self.chunks for p in chunk]
-        scale = (self.learning["clip"] / (torch.linalg.vector_norm(torch.stack(norms)) + 1e-6)).clamp(max=1.0)
+        norms = []
+        for chunk, _, _ in self.chunks:
+            norms += torch._foreach_norm([parameter.grad for parameter in chunk], 2, dtype=torch.float32)
+        self.norm = torch.linalg.vector_norm(torch.stack(norms))
+        scale = (self.learning["clip"] / (self.norm + 1e-6)).clamp(max=1.0)
         for chunk, masters, optimizer in self.chunks:
-            for parameter, master in zip(chunk, masters):
-                master.grad = parameter.grad.float().mul_(scale)
-                parameter.grad = None
+            gradients = [torch.empty_like(master) for master in masters]
+            torch._foreach_copy_(gradients, [parameter.grad for parameter in chunk])
+            torch._foreach_mul_(gradients, scale)
+            for parameter, master, gradient in zip(chunk, masters, gradients):
+                master.grad, parameter.grad = gradient, None
+            del gradients
             optimizer.step()
-            for parameter, master in zip(chunk, masters):
-                parameter.copy_(master)
+            torch._foreach_copy_(chunk, masters)
+            for master in masters:
                 master.grad = None
 
 
@@ -57,10 +64,11 @@ class ClippedAdamW:
     """For parameters that are their own masters: fp32 ones, also those that FSDP2 shards."""
 
     def __init__(self, parameters, groups_of, learning):
-        self.parameters, self.clip = list(parameters), learning["clip"]
+        self.parameters, self.clip, self.norm = list(parameters), learning["clip"], None
         self.optimizer = adamw(groups_of(self.parameters, learning["weight_decay"]), learning)
 
     def step(self):
-        torch.nn.utils.clip_grad_norm_(self.parameters, self.clip)
+        norm = torch.nn.utils.clip_grad_norm_(self.parameters, self.clip)
+        self.norm = norm.full_tensor() if hasattr(norm, "full_tensor") else norm
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)

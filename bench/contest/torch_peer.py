@@ -3,7 +3,7 @@
 
 setup          versions and what is set
 attempt        a micro-batch that is tried, in samples
-step           step, loss, seconds, micro_batch
+step           step, loss, seconds, micro_batch, norm of the gradients before they were clipped
 peaks          of memory, which PyTorch knows of
 again          micro_batch that another process has to try, for this one cannot go on
 absent, no card, does not fit, failed        why it ends, and what it had reached
@@ -80,7 +80,6 @@ def one_step(strategy, data, micro_batch, device):
         for first in range(0, len(tokens), micro_batch):
             part = slice(first, first + micro_batch)
             losses.append(strategy.forward_backward(tokens[part], targets[part], share))
-        synchronize(device)
     except Exception as error:
         if not is_out_of_memory(error):
             raise
@@ -116,7 +115,7 @@ def train(strategy, data, setting):
         loss, seconds = one_step(strategy, data, left[0], setting.device)
         if loss is not None:
             done += 1
-            emit("step", step=done, loss=loss, seconds=seconds, micro_batch=left[0])
+            emit("step", step=done, loss=loss, seconds=seconds, micro_batch=left[0], norm=strategy.norm())
             emit("peaks", **peaks(setting.device))
             continue
         left.pop(0)
@@ -175,9 +174,11 @@ def run(given, setting):
     empty_model(setting.model, TYPES[setting.case.type])
     versions = {"torch": torch.__version__, **import_package(given.peer, setting.device)}
     first_device_call(setting.device)
-    emit("setup", **versions, compiled=given.compile, threads=torch.get_num_threads())
+    compiled = "model" if given.peer == "pytorch-compiled" else "blocks" if given.compile else None
+    emit("setup", **versions, compiled=compiled, threads=torch.get_num_threads())
     reach("the model and its optimizer")
     strategy = STRATEGIES[given.peer](setting)
+    emit("setup", attention_milliseconds=getattr(strategy, "attention", {}))
     reach("the data")
     train(strategy, data_of(setting), setting)
 

@@ -2,6 +2,7 @@
 
 forward_backward(tokens, targets, share)    adds the gradients of share · loss, and returns the loss
 update()                                    the optimizer's step
+norm()                                      the gradients' at that step, before they were clipped; None: not known
 recover()                                   whether it can go on after memory ran out in the first
 """
 
@@ -10,7 +11,7 @@ import os
 import torch
 
 import gemini
-from torch_model import decayed_groups, empty_model, load
+from torch_model import choose_attention, decayed_groups, empty_model, load
 from torch_optimizer import ClippedAdamW, MasterAdamW
 
 TYPES = {"bf16": torch.bfloat16, "f32": torch.float32}
@@ -31,15 +32,19 @@ def one_rank(backend):
 
 
 class Plain:
-    """Everything on the device; `replays`: blocks are replayed in backward."""
+    """Everything on the device; `replays`: blocks are replayed in backward; `whole`: the model is compiled with its loss as
+    one."""
 
-    def __init__(self, setting, replays=None):
+    def __init__(self, setting, replays=None, whole=False):
         case, device = setting.case, setting.device
+        self.attention = choose_attention(setting, TYPES[case.type]) if device == "cuda" else {}
         model = empty_model(setting.model, TYPES[case.type], replays)
         self.model = load(model, setting.model, device)
         optimizer = MasterAdamW if case.type == "bf16" else ClippedAdamW
         self.optimizer = optimizer(self.model.parameters(), decayed_groups, setting.learning)
-        if setting.compile:
+        if whole:
+            self.model.compile(dynamic=False)  # another micro-batch is compiled again, and as well
+        elif setting.compile:
             for block in self.model.h:
                 block.compile()
 
@@ -50,6 +55,9 @@ class Plain:
 
     def update(self):
         self.optimizer.step()
+
+    def norm(self):
+        return float(self.optimizer.norm)
 
     def recover(self):
         for parameter in self.model.parameters():
@@ -89,14 +97,52 @@ class Fsdp2(Plain):
         return False  # a backward pass that was broken off leaves its hooks waiting
 
 
-class Zero:
-    """DeepSpeed's ZeRO with its AdamW on the host; stage 3 has the parameters there too. Blocks are replayed."""
+# Elements of the parts in which DeepSpeed's stage 3 updates, where they are to overlap with backward or to be divided
+# between device and host. Its default of 1e9 makes two of 1.56 B parameters.
+SUB_GROUP = 10**8
+STATE_BYTES = 16  # of a parameter's gradient, master and moments in fp32
+STATE_SHARE = 0.25  # of the case's memory, for what `ratio` leaves on the device
 
-    def __init__(self, setting, stage):
+
+def device_share(case):
+    """Of a model's optimizer state, what takes STATE_SHARE of the case's memory; a quarter where it has none."""
+    return min(1.0, STATE_SHARE * case.memory / (STATE_BYTES * case.parameters())) if case.memory else STATE_SHARE
+
+
+def zero_options(case, kind, on_card):
+    """DeepSpeed's "zero_optimization" of a peer zero`kind`."""
+    on_host = {"device": "cpu", "pin_memory": on_card}
+    if kind == "2":
+        return {"stage": 2, "offload_optimizer": on_host}
+    if kind == "3":
+        return {"stage": 3, "offload_optimizer": on_host, "offload_param": on_host}
+    if kind == "3-ratio":  # ZeRO-Offload++'s "Twin-Flow"
+        optimizer = {**on_host, "ratio": round(1 - device_share(case), 3)}
+        return {"stage": 3, "sub_group_size": SUB_GROUP, "offload_optimizer": optimizer, "offload_param": on_host}
+    # SuperOffload: the parameters stay on the device, as in its examples.
+    optimizer = {**on_host, "super_offload": True, "cpuadam_cores_perc": 0.8}
+    return {"stage": 3, "sub_group_size": SUB_GROUP, "overlap_comm": False, "offload_optimizer": optimizer}
+
+
+def require_shared_memory(case, folder="/dev/shm"):
+    """SuperOffload's process for AdamW has fp32 masters and gradients in shared memory; without that much, a signal ends
+    it."""
+    needed, there = 8 * case.parameters(), os.statvfs(folder)
+    free = there.f_bavail * there.f_frsize
+    if free < needed:
+        raise OSError(f"SuperOffload takes {needed} bytes of {folder}, where {free} are free")
+
+
+class Zero:
+    """DeepSpeed's ZeRO with its AdamW on the host, all or most of it. Blocks are replayed."""
+
+    def __init__(self, setting, kind, clips=True):
         import deepspeed
         from deepspeed.ops.adam import DeepSpeedCPUAdam
 
         case, learning = setting.case, setting.learning
+        if "super" in kind:
+            require_shared_memory(case)
         # Stage 3 frees a parameter between forward and replay, which the other checkpoint takes for a change.
         model = load(empty_model(setting.model, TYPES[case.type], replays=True), setting.model, "cpu")
         optimizer = DeepSpeedCPUAdam(
@@ -107,8 +153,6 @@ class Zero:
             adamw_mode=True,
         )
         one_rank("cpu:gloo,cuda:nccl" if setting.device == "cuda" else "gloo")
-        on_host = {"device": "cpu", "pin_memory": setting.device == "cuda"}
-        zero = {"stage": stage, "offload_optimizer": on_host, **({"offload_param": on_host} if stage == 3 else {})}
         self.engine, *_ = deepspeed.initialize(
             model=model,
             optimizer=optimizer,
@@ -116,8 +160,8 @@ class Zero:
                 "train_micro_batch_size_per_gpu": 1,
                 "gradient_accumulation_steps": case.batch // setting.micro_batch,
                 "bf16": {"enabled": case.type == "bf16"},
-                "zero_optimization": zero,
-                "gradient_clipping": learning["clip"],
+                "zero_optimization": zero_options(case, kind, setting.device == "cuda"),
+                "gradient_clipping": learning["clip"] if clips else 0.0,
             },
         )
 
@@ -130,6 +174,10 @@ class Zero:
 
     def update(self):
         pass
+
+    def norm(self):
+        found = self.engine.get_global_grad_norm()
+        return None if found is None else float(found)
 
     def recover(self):
         return False
@@ -186,16 +234,23 @@ class Gemini:
     def update(self):
         self.optimizer.step()
 
+    def norm(self):
+        return None
+
     def recover(self):
         return False
 
 
 STRATEGIES = {
     "pytorch": Plain,
+    "pytorch-compiled": lambda setting: Plain(setting, whole=True),
     "checkpointing": Checkpointing,
     "fsdp2": Fsdp2,
-    "zero2": lambda setting: Zero(setting, 2),
-    "zero3": lambda setting: Zero(setting, 3),
+    "zero2": lambda setting: Zero(setting, "2"),
+    "zero3": lambda setting: Zero(setting, "3"),
+    "zero3-ratio": lambda setting: Zero(setting, "3-ratio"),
+    "zero3-super": lambda setting: Zero(setting, "3-super"),
+    "zero3-super-clipless": lambda setting: Zero(setting, "3-super", clips=False),
     "gemini": Gemini,
     "gemini-fp16": lambda setting: Gemini(setting, torch.float16),
 }

@@ -135,6 +135,14 @@ class OfPeers(unittest.TestCase):
             self.assertEqual(found, "no ballast holds the rest of the card: cuInit returned 999")
             self.assertEqual((held.ballast, held.ballast_bytes), (None, 0))
 
+    def test_the_whole_card_has_no_ballast(self):
+        nvml = mock.Mock(**{"memory.return_value": {"free": 140 * GIB}})
+        held = peers.Peers(None, None, "cuda", nvml, None, 0)
+        held.ballast, held.ballast_bytes = before = mock.MagicMock(), 8 * GIB
+        self.assertEqual(held.hold_the_rest(mock.Mock(gib="whole", memory=None)), 140 * GIB)
+        before[0].__exit__.assert_called_once()
+        self.assertEqual((held.ballast, held.ballast_bytes), (None, 0))
+
     def test_one_that_has_died_ends_quietly(self):
         with mock.patch.object(ballast.sys, "executable", "false"):
             held = ballast.Ballast(5)

@@ -22,17 +22,23 @@ class Table(unittest.TestCase):
         first, second = cases.CARD
         self.assertEqual((first.parameters(), first.tokens, first.gib), (1_557_686_400, 4096, 12))
         self.assertEqual((second.parameters(), second.tokens, second.gib), (3_432_325_120, 16384, 24))
-        for case in cases.CARD + cases.LONG:
+        for case in cases.CARD + cases.LONG + cases.WHOLE_CARD:
             self.assertEqual((case.type, case.sequence, case.width % case.heads), ("bf16", 1024, 0))
 
     def test_names_are_distinct(self):
-        names = [case.name for case in cases.CARD + cases.LONG + cases.CPU + cases.SMALL_CARD + cases.SMALL_CPU]
+        on_card = cases.CARD + cases.LONG + cases.WHOLE_CARD + cases.SMALL_CARD + cases.SMALL_WHOLE_CARD
+        names = [case.name for case in on_card + cases.CPU + cases.SMALL_CPU]
         self.assertEqual(len(names), len(set(names)))
 
 
 class Jobs(unittest.TestCase):
     def names(self, *arguments):
-        return [(job.case.name, job.peer, job.round) for job in cases.all_jobs(*arguments)]
+        """Of the jobs that no word has to name."""
+        return [(job.case.name, job.peer, job.round) for job in cases.all_jobs(*arguments) if not job.named]
+
+    def named_by(self, words, long=False):
+        jobs = cases.chosen(cases.all_jobs("cuda", False, long), words.split(","))
+        return [(job.case.name, job.peer) for job in jobs]
 
     def test_on_a_card_the_first_comparison_of_every_case_comes_first(self):
         names = self.names("cuda", False, False)
@@ -68,11 +74,32 @@ class Jobs(unittest.TestCase):
         )
         self.assertEqual({j.peer for j in cases.chosen(jobs, ["3.4B"])}, set(cases.PEERS))
         self.assertEqual({j.case.name for j in cases.chosen(jobs, ["zero3"])}, {"1.56B", "3.4B"})
-        self.assertEqual(cases.chosen(jobs, []), jobs)
+        self.assertEqual(cases.chosen(jobs, []), [job for job in jobs if not job.named])
+
+    def test_the_whole_card_runs_where_it_is_named_and_then_first(self):
+        whole = [("124M-whole", peer) for peer in ("stowage", "pytorch", "pytorch-compiled")]
+        self.assertEqual(self.named_by("124M-whole"), whole)
+        self.assertEqual(self.named_by("1.56B,124M-whole")[:4], [*whole, ("1.56B", "stowage")])
+        self.assertNotIn("124M-whole", {case for case, _ in self.named_by("stowage,pytorch")})
+
+    def test_some_peers_run_where_they_are_named(self):
+        self.assertEqual(
+            self.named_by("1.56B,zero3-super,zero3-ratio,stowage"),
+            [("1.56B", "stowage"), ("1.56B", "zero3-super"), ("1.56B", "zero3-ratio")],
+        )
+        self.assertEqual(self.named_by("1.56B"), [("1.56B", peer) for peer in cases.PEERS])
+
+    def test_a_peer_that_compiles_has_twice_the_time(self):
+        case = cases.WHOLE_CARD[0]
+        self.assertEqual([cases.Job(case, peer).seconds(60) for peer in cases.WHOLE_PEERS], [60, 60, 120])
+
+    def test_the_whole_card_is_no_number_of_bytes(self):
+        self.assertEqual([case.memory for case in (*cases.WHOLE_CARD, *cases.CPU)], [None, None])
+        self.assertEqual(cases.CARD[0].memory, 12 << 30)
 
     def test_a_word_that_is_neither_is_refused(self):
         with self.assertRaisesRegex(
-            ValueError, "zero4: there is no such case or peer here; cases: 1.56B, 3.4B; peers: .*zero3"
+            ValueError, "zero4: there is no such case or peer here; cases: 1.56B, 124M-whole, 3.4B; peers: .*zero3"
         ):
             cases.chosen(cases.all_jobs("cuda", False, False), ["zero4"])
 

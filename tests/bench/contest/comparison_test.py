@@ -58,7 +58,7 @@ class Comparison(unittest.TestCase):
     def test_a_rate_of_few_steps_is_shown_and_not_compared(self):
         few = [result(steps([1, 1, 0.25, 0.25]), "stowage"), *self.results[1:2]]
         self.assertEqual(list(comparison.comparison(few)), [])
-        self.assertIn("| c | stowage | 1 | ran | 1024.0 | 2 |", comparison.table(few))
+        self.assertIn("| c | stowage | 1 | ran | 1024.0 | 2 behind 2 | - |", comparison.table(few))
 
     def test_the_fastest_peer_is_that_of_the_best_median(self):
         def at(peer, seconds, turn):
@@ -80,13 +80,13 @@ class Comparison(unittest.TestCase):
     def test_the_table_has_every_job(self):
         lines = comparison.table(self.results).splitlines()
         self.assertEqual(len(lines), 2 + 6)
-        self.assertEqual({line.count("|") for line in lines}, {13})
-        self.assertIn("| c | stowage | 1 | ran | 1024.0 | 3 |", lines[2])
+        self.assertEqual({line.count("|") for line in lines}, {14})
+        self.assertIn("| c | stowage | 1 | ran | 1024.0 | 3 behind 2 |", lines[2])
         self.assertIn("no time is left", lines[5])
 
     def test_a_cell_breaks_no_row(self):
         found = result([], code=1, errors="a | b\n")
-        self.assertEqual(comparison.table([found]).splitlines()[2].count("|"), 13)
+        self.assertEqual(comparison.table([found]).splitlines()[2].count("|"), 14)
 
 
 if __name__ == "__main__":

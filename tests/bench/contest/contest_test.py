@@ -121,6 +121,20 @@ class Whole(unittest.TestCase):
         self.assertEqual(results["small", "checkpointing"]["status"], "stopped")
         self.assertEqual(results["small", "checkpointing"]["losses"], [5.5])
 
+    def test_the_environment_may_choose(self):
+        with mock.patch.dict(os.environ, {"CONTEST_ONLY": "small,stowage"}):
+            self.contest()
+        _, results = self.results()
+        self.assertEqual(list(results), [("small", "stowage")])
+
+    def test_the_whole_card_is_trained_on_without_a_limit_and_without_offloading(self):
+        self.contest("--only", "small-whole,stowage")
+        _, results = self.results()
+        command = results["small-whole", "stowage"]["command"]
+        for option, value in (("--device", "cuda"), ("--device-memory", "unlimited"), ("--policy", "none")):
+            self.assertEqual(command[command.index(option) + 1], value)
+        self.assertNotIn("--host-memory", command)
+
     def test_without_a_card_ours_says_how_far_it_came(self):
         self.contest("--only", "small-card,stowage")
         _, results = self.results()
@@ -149,7 +163,7 @@ class Whole(unittest.TestCase):
         self.assertEqual(done.returncode, 1)
         self.assertIn("contest: FAILED: small stowage: skipped: no time is left", done.stderr)
         _, results = self.results()
-        self.assertEqual(len(results), 9 + 8)
+        self.assertEqual(len(results), 11 + 8)
         self.assertEqual({(r["status"], r["why"]) for r in results.values()}, {("skipped", "no time is left")})
 
     def test_our_own_failure_is_one(self):
@@ -202,7 +216,8 @@ class Whole(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         _, results = self.results()
         whole, fifth = results["small", "stowage"], results["small", "stowage-fifth"]
-        self.assertEqual((whole["status"], fifth["status"], len(whole["losses"])), ("ran", "ran", 8))
+        self.assertEqual((whole["status"], fifth["status"], len(whole["losses"])), ("ran", "ran", 24))
+        self.assertEqual((whole["counted_steps"], whole["clipped_steps"]), (8, [0, 8]))
         self.assertEqual(whole["losses"], fifth["losses"])
         self.assertLess(3 * fifth["program"]["device_peak_bytes"], whole["program"]["device_peak_bytes"])
 

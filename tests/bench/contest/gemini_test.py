@@ -106,8 +106,11 @@ class Packages(unittest.TestCase):
         return [call.args[0][1:] for call in run.call_args_list]
 
     def test_are_those_of_the_peers(self):
-        packages = {peer: peers.package_of(peer) for peer in cases.PEERS + cases.CPU_PEERS}
-        self.assertEqual({peer for peer in packages if packages[peer] == "deepspeed"}, {"zero2", "zero3"})
+        packages = {peer: peers.package_of(peer) for peer in cases.PEERS + cases.CPU_PEERS + cases.NAMED_PEERS}
+        self.assertEqual(
+            {peer for peer in packages if packages[peer] == "deepspeed"},
+            {"zero2", "zero3", "zero3-super", "zero3-super-clipless", "zero3-ratio"},
+        )
         self.assertEqual({peer for peer in packages if packages[peer] == "colossalai"}, {"gemini", "gemini-fp16"})
 
     def test_each_compiles_once(self):
@@ -117,6 +120,25 @@ class Packages(unittest.TestCase):
 
     def test_nothing_is_compiled_for_a_card_that_is_not_there(self):
         self.assertEqual(self.commands(("gemini", cases.CARD[0]), ("zero3", cases.CARD[0]), device="cpu"), [])
+
+    def test_a_broken_wheel_is_named_and_the_others_are_unpacked(self):
+        def install(words, *_):
+            broken = any("deepspeed" in word.name for word in words if isinstance(word, Path))
+            return {"code": int(broken), "errors": "ERROR: File is not a zip file\n" if broken else ""}
+
+        with tempfile.TemporaryDirectory() as folder, mock.patch.object(peers.watch, "run", side_effect=install) as run:
+            for name in ("deepspeed-1.whl", "colossalai-1.whl"):
+                Path(folder, name).touch()
+            found = peers.Peers(SimpleNamespace(python="python", wheels=folder), None, "cuda", None, "scratch", float("inf"))
+            found.unpack_wheels()
+        self.assertEqual((run.call_count, found.broken), (3, {"deepspeed-1.whl": "ERROR: File is not a zip file"}))
+        output = ['{"event": "absent", "message": "No module named deepspeed"}']
+        of_zero, of_pytorch = (
+            found.python_events(cases.Job(cases.CARD[0], peer), {"output": output}) for peer in ("zero3", "pytorch")
+        )
+        self.assertEqual(of_zero[0]["event"], "failed")
+        self.assertIn("broken wheels: deepspeed-1.whl: ERROR: File is not a zip file", of_zero[0]["message"])
+        self.assertEqual(of_pytorch[0]["event"], "absent")
 
 
 if __name__ == "__main__":

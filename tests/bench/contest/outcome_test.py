@@ -109,6 +109,25 @@ class Numbers(unittest.TestCase):
         self.assertEqual(result(steps())["tokens_per_second"], 256 / 0.5)
         self.assertIsNone(result(steps([1.0, 1.0]))["tokens_per_second"])
 
+    def test_many_steps_leave_more_out(self):
+        found = result(steps([9.0] * 16 + [0.5, 0.25, 0.5]))
+        self.assertEqual((found["warm_up_steps"], found["counted_steps"], found["tokens_per_second"]), (16, 3, 512.0))
+        found = result(steps([9.0] * 2 + [1.0] * 14 + [0.5] * 2))  # too few behind 16
+        self.assertEqual((found["warm_up_steps"], found["counted_steps"], found["tokens_per_second"]), (2, 16, 256.0))
+
+    def test_counted_steps_that_were_clipped_are_counted(self):
+        most = cases.LEARNING["clip"]
+        norms = [2 * most, 2 * most, 2 * most, most, None]  # the first two are left out
+        events = [{**step, "norm": norm} for step, norm in zip(steps(), norms)]
+        self.assertEqual(result(events)["clipped_steps"], (1, 2))
+        self.assertEqual(result(events)["norms"], norms)
+        self.assertEqual(result(steps())["clipped_steps"], (0, 0))
+
+    def test_the_whole_card_cannot_be_exceeded(self):
+        case = cases.SMALL_WHOLE_CARD[0]
+        found = outcome.result_of(cases.Job(case, "pytorch"), done(peaks={"device_bytes": 1 << 40}), steps())
+        self.assertEqual(found["bytes_above"], 0)
+
     def test_the_rate_is_that_of_the_last_micro_batch(self):
         mixed = steps([1, 1, 0.1, 0.1, 0.1], 4) + steps([0.5, 0.5], 2)
         self.assertEqual(

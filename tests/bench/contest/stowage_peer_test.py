@@ -15,7 +15,14 @@ CASE = cases.SMALL_CPU[0]
 
 def line(step, **changes):
     return json.dumps(
-        {"step": step, "loss": 5.5, "tokens_per_second": 512.0, "device_peak_bytes": 100 * step, **changes}
+        {
+            "step": step,
+            "loss": 5.5,
+            "grad_norm": 2.5,
+            "tokens_per_second": 512.0,
+            "device_peak_bytes": 100 * step,
+            **changes,
+        }
     )
 
 
@@ -46,7 +53,7 @@ class Events(unittest.TestCase):
             found,
             [
                 {"event": "attempt", "micro_batch": 4},
-                *({"event": "step", "step": i, "loss": 5.5, "seconds": 0.5} for i in (1, 2)),
+                *({"event": "step", "step": i, "loss": 5.5, "seconds": 0.5, "norm": 2.5} for i in (1, 2)),
                 {"event": "peaks", "device_peak_bytes": 200, **plan},
             ],
         )

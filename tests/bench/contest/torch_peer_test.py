@@ -30,6 +30,9 @@ class Strategy:
     def update(self):
         self.updates += 1
 
+    def norm(self):
+        return 1.5 * self.updates
+
     def recover(self):
         return self.recovers
 
@@ -62,6 +65,7 @@ class MicroBatches(unittest.TestCase):
             [(e["step"], e["loss"], e["micro_batch"]) for e in events if e["event"] == "step"],
             [(i, 3.5, 2) for i in (1, 2, 3)],
         )
+        self.assertEqual([e["norm"] for e in events if e["event"] == "step"], [1.5, 3.0, 4.5])
         self.assertEqual((strategy.updates, len(strategy.seen), strategy.seen[0]), (3, 12, ([0, 1], [1, 2], 0.25)))
 
     def test_one_sample_that_does_not_fit_is_said(self):
