@@ -147,12 +147,12 @@ def large(results):
 
 
 def billions(results):
-    found = get(results, "stages", "6.7b") or {}
-    runs = [found.get("offloaded") or {}, *([found["doubled"]] if "doubled" in found else [])]  # one alone before 2026-11-27
-    trained = all(run.get("code") == 0 and finite_losses(run) for run in runs)
-    run = runs[0]
-    return held(trained, f"{'trained' if trained else 'not trained'}, {get(run, 'setup', 'need_bytes')} bytes of need in "
-                         f"{found.get('budget_bytes')}")
+    asked = [name for name in ("6.7b", "6.7b-doubled") if name in results["asked"]]
+    found = {name: get(results, "stages", name) or {} for name in asked}
+    faults = [f"{name} did not train" for name, of in found.items()
+              if get(of, "offloaded", "code") != 0 or not finite_losses(of.get("offloaded") or {})]
+    return with_faults("; ".join(f"{name}: {get(of, 'offloaded', 'setup', 'need_bytes')} bytes of need in {of.get('budget_bytes')}"
+                                 for name, of in found.items()), faults)
 
 
 def billions_whole(results):

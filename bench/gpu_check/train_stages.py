@@ -69,13 +69,22 @@ def large(context):
 
 
 def billions(context):
-    """A model whose parameters and state are many times its budget, and with twice the tokens."""
+    """A model whose parameters and state are many times its budget."""
+    return billions_of(context, context.sizes["6.7b"])
+
+
+def billions_doubled(context):
+    """The same with twice the tokens."""
     model = context.sizes["6.7b"]
+    return billions_of(context, {**model, "batch": 2 * model["batch"]})
+
+
+def billions_of(context, model):
     budget = context.sizes.get("6.7b_budget") or int(context.numbers("6.7b", model).get("minimum_bytes", 0) * 1.25)
-    given = ["--device-memory", budget, "--steps", context.sizes["large_steps"], "--profile-steps", 2]
+    name = f"6.7b, {model['batch'] * model['sequence']} tokens"
     return {"shape": model, "budget_bytes": budget,
-            "offloaded": context.train("6.7b", model, *given, most_seconds=180),
-            "doubled": context.train("6.7b with twice the tokens", {**model, "batch": 2 * model["batch"]}, *given, most_seconds=180)}
+            "offloaded": context.train(name, model, "--device-memory", budget, "--steps", context.sizes["large_steps"],
+                                       "--profile-steps", 2, most_seconds=180)}
 
 
 def billions_whole(context):

@@ -82,7 +82,7 @@ RESTRICTED = [
     Restricted(r"(cuda|cublas|cudnn|curand|cupti|nvrtc|nvml|cub/|thrust/|cooperative_groups)",
                ["include/stowage/cuda_memory_resource.h", "tests/allocator/cuda_memory_resource_test.cpp",
                 "tests/allocator/cuda_memory_resource_concepts.cu", "tests/allocator/c_api/",
-                "src/device/cuda/", "kernels/cuda/", "src/nn/cuda/", "allocator/interpose/", "src/communicator/nccl/", "tests/fake_cuda/",
+                "src/device/cuda/", "kernels/cuda/", "src/nn/cuda/", "allocator/interpose/", "src/communicator/nccl/", "bench/gpu_check/cuda/", "tests/fake_cuda/",
                 "tests/device/cuda/", "tests/kernels/cuda/", "tests/offload/engine/cuda/", "tests/allocator/interpose/"],
                "CUDA headers belong to the CUDA backend"),
     Restricted(r"nccl", ["src/communicator/nccl/", "tests/fake_cuda/"], "NCCL belongs to its module"),

@@ -291,7 +291,7 @@ class Judge(unittest.TestCase):
         self.assert_fails("does not fit without offload")
 
     def test_twice_the_tokens_train_too(self):
-        self.stages["6.7b"]["doubled"]["code"] = 1
+        self.stages["6.7b-doubled"]["offloaded"]["code"] = 1
         found = [name for name, status in statuses(self.found).items() if status == "fail"]
         self.assertIn("6.7 billion parameters train in 22 GiB", found)
 
