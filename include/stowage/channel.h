@@ -113,8 +113,9 @@ struct ChannelOptions {
   // Called each second by the channel's thread, while a call waits or a process stands still. Where it
   // throws, the ranks that stand still count as dead; where none does, this rank fails the channel.
   std::function<void(const Waiting&)> waits = [](const Waiting&) {};
-  // MPI waits as it begins, and nothing that is thrown ends that. Called at most once then, by another
-  // thread, with why there will be no group.
+  // MPI waits for all ranks as it begins, and as it ends, which it does with the channel; nothing that is
+  // thrown ends that. Called at most once, by another thread, where a rank is gone that MPI waits for, with
+  // which: end the process.
   std::function<void(const std::string& why)> stuck = [](const std::string&) {};
   // A line for the user: who has come from where, who was sent away, who listens where.
   std::function<void(const std::string& line)> say = [](const std::string&) {};

@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <chrono>
-#include <future>
+#include <cstdio>
 
 #include "tools/console/interrupt.h"
+#include "tools/console/terminal.h"
 
 namespace stowage::samples {
 namespace {
@@ -31,6 +33,14 @@ std::string this_machine() {
   return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
 }
 
+// MPI waits for a rank that is gone.
+[[noreturn]] void end_program(const std::string& why) {
+  std::fprintf(stderr, "%s%s: %s\n", terminal_columns(stderr) > 0 ? "\r\033[K" : "",
+               program_invocation_short_name, why.c_str());
+  std::fflush(stdout);
+  ::_exit(failed_code);
+}
+
 }  // namespace
 
 int exit_code_of(const std::exception& error) {
@@ -42,14 +52,10 @@ int exit_code_of(const std::exception& error) {
 Job::Job(RankLaunch launch) : launch_(std::move(launch)) {
   if (launch_.size == 1) return;
   {
-    std::promise<std::string> stuck;
-    const EndOfWork end([why = stuck.get_future().share()]() -> std::string {
-      return why.wait_for(std::chrono::seconds(0)) == std::future_status::ready ? why.get() : "";
-    });
     const Underway work("joining", fmt::format("{} processes", launch_.size), silence);
     channel_ = open_channel(
         launch_, {.waits = [this](const Waiting& waiting) { waiting_lines_.tell(waiting, rank()); },
-                  .stuck = [&](const std::string& why) { stuck.set_value(why); },
+                  .stuck = end_program,
                   .say = say_of_ranks});
   }
   launch_.rank = channel_->rank();

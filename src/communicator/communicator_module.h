@@ -45,6 +45,8 @@ struct MpiModule : ModuleHead {
   std::string (*share)(const std::string& text, const std::function<void()>& look) = nullptr;
   // A rank is no more: MPI is not called again, nor ended.
   void (*lose)() = nullptr;
+  // Ends MPI, which waits until all ranks do so. False: it is lost, and not ended.
+  bool (*end)() = nullptr;
   // All together.
   std::unique_ptr<Transport> (*open)(std::shared_ptr<Channel> channel,
                                      const CommunicatorOptions& options) = nullptr;
@@ -56,7 +58,7 @@ inline constexpr ModuleKind mpi_module{"the MPI module",
                                        "libmpi",
                                        "install Open MPI 4.1 (Debian: libopenmpi3 and openmpi-bin)",
                                        "install libopenmpi-dev and build Stowage with STOWAGE_MPI=ON",
-                                       1002};
+                                       1003};
 
 struct NcclModule : ModuleHead {
   std::unique_ptr<Communicator> (*open)(Device& device, std::shared_ptr<Channel> channel) = nullptr;

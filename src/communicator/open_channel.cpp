@@ -81,14 +81,16 @@ std::function<void()> look_of(const RankLaunch& launch, const std::function<void
   };
 }
 
-std::shared_ptr<Channel> channel_of(const MeetingPoint& point, const MeetingOptions& meeting,
-                                    const ChannelOptions& options,
-                                    std::optional<ranks::Reception> reception = std::nullopt) {
+std::shared_ptr<Channel> channel_of(
+    const MeetingPoint& point, const MeetingOptions& meeting, const ChannelOptions& options,
+    std::optional<ranks::Reception> reception = std::nullopt,
+    std::function<void(Channel&)> leaving = [](Channel&) {}) {
   ranks::StarOptions star;
   star.rank = meeting.rank;
   star.size = meeting.size;
   star.standing_time = standing_time();
   star.waits = options.waits;
+  star.leaving = std::move(leaving);
   if (meeting.rank != 0)
     star.connections.push_back(ranks::join(point, meeting));
   else
@@ -150,13 +152,51 @@ std::string place_or_error(MeetingPoint& point, MeetingOptions& meeting,
   }
 }
 
-// Keeps a channel, and that MPI is not called again once a rank is no more.
-struct MpiChannel {
-  std::shared_ptr<Channel> channel;
-  std::unique_ptr<Line> line;
-};
+// Ends MPI, which waits until all ranks do so. A rank that knows of one that has failed or died does not end
+// MPI: that one never does. A rank that has merely left the channel ends MPI, too.
+void end_mpi(const communication::MpiModule& mpi, Channel& channel, const ChannelOptions& options) {
+  constexpr const char* call = "ending MPI";
+  const auto failure = [&] {
+    const std::optional<RankFailure> why = channel.failure();
+    return why && why->kind != RankFailure::Kind::ended ? why : std::nullopt;
+  };
+  if (failure()) return mpi.lose();
+  bool has_ended = false;
+  {
+    const communication::Watch watch(between_looks, [&] {
+      const auto why = failure();
+      if (why) options.stuck(error_of(call, *why).what());
+      return !why;
+    });
+    has_ended = mpi.end();
+  }
+  if (!has_ended) channel.fail({channel.rank(), call, "work that has failed may be under way in it"});
+}
 
 // Rank 0 hands out where it listens, and a random key that serves as the secret, over MPI's own connections.
+std::shared_ptr<Channel> meet_over_mpi(const communication::MpiModule& mpi, communication::RankOfWorld world,
+                                       const RankLaunch& launch, MeetingOptions meeting,
+                                       const ChannelOptions& options, const std::function<void()>& look) {
+  if (world.size != launch.size)
+    throw InvalidInput(
+        fmt::format("{} has started {} processes, of which MPI knows {}: start them by the mpirun of "
+                    "Open MPI 4.1, or by srun --mpi=pmix",
+                    launch.by, launch.size, world.size));
+  meeting.rank = world.rank;
+  MeetingPoint point;
+  point.is_local = launch.here == launch.size;
+  std::optional<ranks::Reception> reception;
+  const std::string handed_out =
+      mpi.share(world.rank == 0 ? place_or_error(point, meeting, reception) : std::string(), look);
+  if (handed_out.starts_with(failed_word)) throw InvalidInput(handed_out.substr(failed_word.size()));
+  std::istringstream words(handed_out);
+  words >> meeting.secret >> point.port;
+  point.hosts.clear();
+  for (std::string host; words >> host;) point.hosts.push_back(host);
+  return channel_of(point, meeting, options, std::move(reception),
+                    [&mpi, options](Channel& channel) { end_mpi(mpi, channel, options); });
+}
+
 std::shared_ptr<Channel> open_over_mpi(const RankLaunch& launch, MeetingOptions meeting,
                                        const ChannelOptions& options) {
   const communication::MpiModule& mpi = communication::load_mpi_module();
@@ -184,28 +224,12 @@ std::shared_ptr<Channel> open_over_mpi(const RankLaunch& launch, MeetingOptions 
     });
     world = mpi.rank();
   }
-  if (world.size != launch.size)
-    throw InvalidInput(
-        fmt::format("{} has started {} processes, of which MPI knows {}: start them by the mpirun of "
-                    "Open MPI 4.1, or by srun --mpi=pmix",
-                    launch.by, launch.size, world.size));
-  meeting.rank = world.rank;
-  MeetingPoint point;
-  point.is_local = launch.here == launch.size;
-  std::optional<ranks::Reception> reception;
-  const std::string handed_out =
-      mpi.share(world.rank == 0 ? place_or_error(point, meeting, reception) : std::string(), look);
-  if (handed_out.starts_with(failed_word)) throw InvalidInput(handed_out.substr(failed_word.size()));
-  std::istringstream words(handed_out);
-  words >> meeting.secret >> point.port;
-  point.hosts.clear();
-  for (std::string host; words >> host;) point.hosts.push_back(host);
-  const auto opened = std::make_shared<MpiChannel>();
-  opened->channel = channel_of(point, meeting, options, std::move(reception));
-  opened->line = opened->channel->open_line({.failed = [](const RankFailure&) {},
-                                             .died = [&mpi](const RankFailure&) { mpi.lose(); },
-                                             .ended = [](int) {}});
-  return {opened, opened->channel.get()};
+  try {
+    return meet_over_mpi(mpi, world, launch, meeting, options, look);
+  } catch (...) {
+    mpi.lose();  // MPI's end would wait for a rank that is gone
+    throw;
+  }
 }
 
 }  // namespace

@@ -25,7 +25,8 @@ enum class MessageKind : std::uint8_t {
   ended,     // `rank` has ended its communicator number `line`
   died,      // `rank` is no more; the text says how that was seen. To rank 0: of one that stands still
   standing,  // from rank 0: the text has a byte for each rank, 1 of those that stand still
-  left,      // `rank` leaves the channel, and sends no more
+  left,      // `rank` comes to no call any more
+  gone,      // behind that, of this rank alone: its process may end
   alive,     // every second
   begun,     // from rank 0: all have come together
   refused,   // from rank 0, before that: the text says why there is no group

@@ -43,9 +43,13 @@ Star::Star(StarOptions options)
 
 Star::~Star() {
   send(bytes_of({MessageKind::left, rank(), own_line, {}}));
+  options_.leaving(*this);
+  const SharedBytes gone = bytes_of({MessageKind::gone, rank(), own_line, {}});
   {
     const MutexLock lock(mutex_);
     stops_ = true;
+    for (Peer& peer : peers_)
+      if (!peer.is_done) peer.outgoing.push_back(gone);
   }
   wake();
   thread_.join();
@@ -185,7 +189,7 @@ std::unique_ptr<Line> Star::open_line(LineWatcher watcher) {
 void Star::keep(const RankFailure& failure) {
   {
     const MutexLock lock(mutex_);
-    if (!failure_) failure_ = failure;
+    if (!failure_ || failure_->kind == RankFailure::Kind::ended) failure_ = failure;
     changed_.notify_all();
   }
   lines_.everywhere(failure);

@@ -29,6 +29,9 @@ struct StarOptions {
   std::chrono::milliseconds standing_time = std::chrono::minutes(5);  // 0: it is waited for without end
   // As ChannelOptions::waits; as often as alive_every says.
   std::function<void(const Waiting&)> waits = [](const Waiting&) {};
+  // Called by the destructor once this rank has said that it leaves; throws nothing. Until it returns this
+  // rank learns which others fail or die (Channel::failure), and counts as dead where its process ends.
+  std::function<void(Channel&)> leaving = [](Channel&) {};
 };
 
 std::unique_ptr<Channel> make_star(StarOptions options);

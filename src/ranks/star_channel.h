@@ -55,7 +55,7 @@ class Star final : public Channel {
     std::deque<SharedBytes> outgoing;  // under mutex_, as all below
     std::size_t sent = 0;              // of the first of them
     Deadline heard{};
-    bool is_done = false;  // has left, or is dead
+    bool is_done = false;  // is gone, or dead
   };
   // On rank 0: the texts that ranks have brought so far to the call that comes next.
   struct Collection {

@@ -66,7 +66,7 @@ void Star::read_from(Peer& peer) {
   {
     const MutexLock lock(mutex_);
     peer.heard = Clock::now();
-    // Who has been told that this rank leaves may go without a word.
+    // Who has been told that this rank is gone may go without a word.
     if (got <= 0 && stops_) peer.is_done = true;
     if (peer.is_done) return;
   }
@@ -131,6 +131,12 @@ void Star::handle(Peer& peer, Message message) {
       expect(names_a_rank && (!leads || is_own));
       if (leads) send(bytes_of(message), peer.rank);
       return depart(message.rank);
+    case MessageKind::gone: {
+      expect(is_own);
+      const MutexLock lock(mutex_);
+      peer.is_done = true;
+      return;
+    }
     case MessageKind::alive:
       return;
     default:
@@ -223,8 +229,6 @@ void Star::lose(int rank, const std::string& how) {
 void Star::depart(int rank) {
   {
     const MutexLock lock(mutex_);
-    for (Peer& peer : peers_)
-      if (peer.rank == rank) peer.is_done = true;
     departed_.insert(rank);
     changed_.notify_all();
   }

@@ -262,6 +262,30 @@ TEST(Star, WhoGoesBehindOneThatLeavesIsNotDead) {
   EXPECT_EQ(read.find("its process ended"), std::string::npos);
 }
 
+// Rank 2, whose part is the test's, leaves and dies before it is gone: while rank 0 and rank 1 still leave,
+// as they do until MPI has ended.
+TEST(Star, WhoDiesWhileOthersLeaveIsNamed) {
+  std::vector<StarOptions> options = options_of_stars(3);
+  Descriptor second = std::move(options[2].connections[0]);
+  std::promise<RankFailure> seen[2];
+  for (const std::size_t rank : {0, 1})
+    options[rank].leaving = [&seen, rank](Channel& channel) {
+      while (!channel.failure()) std::this_thread::sleep_for(1ms);
+      seen[rank].set_value(*channel.failure());
+    };
+  std::unique_ptr<Channel> leader = make_star(std::move(options[0])),
+                           first = make_star(std::move(options[1]));
+  auto leader_leaves = std::async(std::launch::async, [&] { leader.reset(); });
+  auto first_leaves = std::async(std::launch::async, [&] { first.reset(); });
+  EXPECT_TRUE(send_whole(second.number(), encode({MessageKind::left, 2, 0, {}}), Clock::now() + 5s));
+  second = {};
+  for (auto& each : seen) {
+    const RankFailure failure = each.get_future().get();
+    EXPECT_EQ(failure.rank, 2);
+    EXPECT_EQ(failure.kind, RankFailure::Kind::died);
+  }
+}
+
 TEST(Star, RanksOutOfTheirMindsAreDead) {
   const std::string part = encode({MessageKind::part, 0, 1, "x"});
   const std::vector<std::string> wrong{std::string(30, 'G'),

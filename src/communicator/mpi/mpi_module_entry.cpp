@@ -16,11 +16,17 @@ std::string share(const std::string& text, const std::function<void()>& look) {
   return MpiSession::get().share(text, look);
 }
 void lose() { MpiSession::get().lose(); }
+bool end() { return MpiSession::get().end(); }
 
 }  // namespace
 
 extern "C" const stowage::communication::ModuleHead* stowage_mpi_module() {
   static const stowage::communication::MpiModule module{
-      {stowage::communication::mpi_module.abi, stowage::backend_module_version()}, rank, share, lose, open};
+      {stowage::communication::mpi_module.abi, stowage::backend_module_version()},
+      rank,
+      share,
+      lose,
+      end,
+      open};
   return &module;
 }

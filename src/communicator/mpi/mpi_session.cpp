@@ -31,10 +31,13 @@ MpiSession::MpiSession() {
         "MPI was begun for one thread: begin it by MPI_Init_thread with MPI_THREAD_SERIALIZED or more");
 }
 
-MpiSession::~MpiSession() {
+bool MpiSession::end() {
+  if (lost()) return false;
+  const MutexLock lock(mutex_);
   int ended = 0;
   MPI_Finalized(&ended);
-  if (begun_here_ && ended == 0 && !lost()) MPI_Finalize();
+  if (begun_here_ && ended == 0) MPI_Finalize();
+  return true;
 }
 
 void MpiSession::lose() {

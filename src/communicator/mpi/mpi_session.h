@@ -1,4 +1,5 @@
-// MPI in this process: begun with the first communicator, ended when the process ends.
+// MPI in this process: begun with the first communicator, ended with the channel of the job, or when the
+// process ends.
 //
 // MPI_THREAD_SERIALIZED is enough, and asked for: a communicator works for one thread at a time (a lane, or
 // the caller at a barrier), and all calls of MPI are made under one mutex, which a thread that waits gives up
@@ -21,8 +22,7 @@ class MpiSession {
  public:
   // Begins MPI. Throws InvalidInput where it was begun with less thread support.
   static MpiSession& get();
-  // Ends MPI, if it was begun here and nothing was lost.
-  ~MpiSession();
+  ~MpiSession() { end(); }
   MpiSession(const MpiSession&) = delete;
   MpiSession& operator=(const MpiSession&) = delete;
 
@@ -30,6 +30,8 @@ class MpiSession {
   // A rank is gone, or MPI may still touch memory that is not ours any more: MPI is not called again.
   void lose();
   bool lost();
+  // As MpiModule::end. Ends nothing where others have begun MPI.
+  bool end();
   RankOfWorld rank();
   // As MpiModule::share. Before the first communicator.
   std::string share(const std::string& text, const std::function<void()>& look);
