@@ -263,12 +263,14 @@ inline std::vector<InstructionId> speculations(const Plan& plan, std::size_t ops
 // Why there is no plan. A value for the caller to handle.
 struct Infeasible {
   Bytes budget = 0;  // that was asked for
-  // The smallest budget that works; of host bytes, the smallest that a search for few of them finds, which
-  // one for a fast step may undercut by a little.
+  // The smallest budget that works; every larger one does. Of host bytes, the smallest that was found.
   Bytes minimum = 0;
   bool host = false;  // true: these are host bytes; false: device bytes
   // Of device bytes: the op at which the smallest plan has most live bytes. Not meaningful of host bytes.
   std::string op;
+  // Of host bytes: less than `minimum` may work, since the search had reached its limit of work before a
+  // budget of a hundredth less was searched in vain.
+  bool at_most = false;
 };
 
 // Seconds from the gate of the step before, at which a step starts.

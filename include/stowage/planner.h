@@ -224,6 +224,9 @@ class Planner {
   // Throws InvalidInput for a graph without an update phase, Cancelled where PlanOptions::stop asks for it.
   // So do the functions below.
   Answer answer(const Budget& budget);
+  // Whether the search for the fastest plan finds one. Where it finds none, `answer` takes up to three times
+  // as long again for plans of few host bytes, and may have one.
+  bool fits(const Budget& budget);
   // Answer::need and Answer::minimum, which depend on no budget. With a policy that emulates another system
   // the minimum is the least of its configurations and may depend on the machine's rates.
   Bytes need_bytes();

@@ -102,12 +102,19 @@ bool Cells::improve(const Budget& budget, std::optional<RankedPlan>& best) {
   double wanted = unlimited_seconds;
   bool is_complete = true;
   for (Budget next = budget;; next.host = best->plan.host_bytes) {
-    is_complete &= improve_within(next, next.host < budget.host, best);
+    const Search search = next.host < budget.host ? Search::again : Search::fastest;
+    is_complete &= improve_within(next, search, best);
     if (!best || best->plan.host_bytes >= next.host || best->ranked_seconds >= wanted) break;
     wanted = wanted_seconds(best);
   }
   offer_known(budget, best);
   return is_complete;
+}
+
+std::optional<RankedPlan> Cells::any(const Budget& budget) {
+  std::optional<RankedPlan> found;
+  improve_within(budget, Search::any, found);
+  return found;
 }
 
 // Behind the search, which would end the sooner for a good plan to begin with, though there is a better one.
@@ -123,7 +130,7 @@ void Cells::offer_known(const Budget& budget, std::optional<RankedPlan>& best) c
   if (fastest != nullptr && (!best || fastest != &*best)) best = *fastest;
 }
 
-bool Cells::improve_within(const Budget& budget, bool again, std::optional<RankedPlan>& best) {
+bool Cells::improve_within(const Budget& budget, Search search, std::optional<RankedPlan>& best) {
   const auto above = std::upper_bound(devices_.begin(), devices_.end(), budget.device);
   const bool is_near_smallest =
       static_cast<double>(budget.device) <= settings_.fine_range * static_cast<double>(devices_.front());
@@ -131,7 +138,8 @@ bool Cells::improve_within(const Budget& budget, bool again, std::optional<Ranke
   std::size_t in_vain = 0, unfit = 0;
   for (auto i = static_cast<std::size_t>(above - devices_.begin()); i-- > 0;) {
     const double before = wanted_seconds(best);
-    const bool is_long = again || work.rows + work.columns > settings_.most_work;
+    if (best && search == Search::any) break;
+    const bool is_long = search == Search::again || work.rows + work.columns > settings_.most_work;
     const bool is_longest = work.rows + work.columns > settings_.longest_work;
     if (best && is_long && (is_longest || in_vain >= settings_.patience)) {
       work.is_limited = true;
@@ -139,7 +147,7 @@ bool Cells::improve_within(const Budget& budget, bool again, std::optional<Ranke
       i = 0;
     }
     if (!may_take_less(i, budget.host, before)) break;
-    if (improve_in_row(i, budget, best, work)) {
+    if (improve_in_row(i, budget, search, best, work)) {
       Cell& least_host = cell({i, hosts_.size()}, unlimited_seconds);
       work.columns += work_of(least_host);
       improve_by(least_host, budget, best);
@@ -153,6 +161,7 @@ bool Cells::improve_within(const Budget& budget, bool again, std::optional<Ranke
     }
     in_vain = best && best->ranked_seconds < before ? 0 : in_vain + 1;
   }
+  all_work_ += work.rows + work.columns;
   return !work.is_limited;
 }
 
@@ -162,8 +171,8 @@ std::size_t Cells::work_of(const Cell& cell) const {
 
 // From the least host memory that is not below the budget, since a rounded plan may take less than its
 // program was given, down. Returns whether with even fewer host bytes something faster may be found.
-bool Cells::improve_in_row(std::size_t device, const Budget& budget, std::optional<RankedPlan>& best,
-                           Work& work) {
+bool Cells::improve_in_row(std::size_t device, const Budget& budget, Search search,
+                           std::optional<RankedPlan>& best, Work& work) {
   const std::size_t most_columns = settings_.most_work * (device == 0 ? settings_.smallest_work : 1);
   bool is_last = false;
   std::size_t h = 0;
@@ -185,6 +194,7 @@ bool Cells::improve_in_row(std::size_t device, const Budget& budget, std::option
     (is_first ? work.rows : work.columns) += work_of(of);
     work.is_limited |= of.search.is_limited;
     improve_by(of, budget, best);
+    if (best && search == Search::any) return false;
     const bool any_fits = std::any_of(of.candidates.begin(), of.candidates.end(), [&](const Candidate* each) {
       return each->of.host_bytes <= hosts_[h];
     });
@@ -228,17 +238,17 @@ void Cells::improve_by(Cell& cell, const Budget& budget, std::optional<RankedPla
   }
 }
 
-Bytes Cells::least_host_bytes(Bytes device) {
+std::optional<RankedPlan> Cells::least_host_plan(Bytes device) {
   const auto above = std::upper_bound(devices_.begin(), devices_.end(), device);
   for (auto i = static_cast<std::size_t>(above - devices_.begin()); i-- > 0;) {
     Cell& of = cell({i, hosts_.size()}, unlimited_seconds);
     for (Candidate* candidate : of.candidates) {  // fewest host bytes first
       if (!candidate->outcome.is_final)
         candidate->outcome = outcome_of(*candidate, of.device, unlimited_seconds);
-      if (candidate->outcome.plan) return candidate->outcome.plan->plan.host_bytes;
+      if (candidate->outcome.plan) return candidate->outcome.plan;
     }
   }
-  return unlimited;
+  return std::nullopt;
 }
 
 Cells::Cell& Cells::cell(Key key, double most_seconds) {

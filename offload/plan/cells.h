@@ -50,8 +50,13 @@ class Cells {
   // whichever budget it was made for. `budget.device` is the arena's bytes, without Machine::overhead_bytes.
   // Returns whether the search came to its end rather than to its limits of work.
   bool improve(const Budget& budget, std::optional<RankedPlan>& best);
-  // The fewest host bytes found among plans whose arena is at most `device`; unlimited if no plan was found.
-  Bytes least_host_bytes(Bytes device);
+  // A plan that fits the budget, the first that a search finds; none where none finds one.
+  std::optional<RankedPlan> any(const Budget& budget);
+  // Of the plans whose arena is at most `device`, one of few host bytes: what choices for as few as possible
+  // become. None where no plan was found.
+  std::optional<RankedPlan> least_host_plan(Bytes device);
+  // Ops of all schedules that the searches have made.
+  std::size_t work() const { return all_work_; }
 
  private:
   // Whether a candidate has become a plan.
@@ -80,13 +85,18 @@ class Cells {
     bool is_limited = false;  // something was left out because there was so much of it
   };
   std::size_t work_of(const Cell& cell) const;
-  // One search, from the largest cell that fits down. `again`: one for a larger budget has been made, so it
-  // ends by PlannerSettings::patience alone.
-  bool improve_within(const Budget& budget, bool again, std::optional<RankedPlan>& best);
+  enum class Search : std::uint8_t {
+    fastest,
+    again,  // one for a larger budget has been made: it ends by PlannerSettings::patience alone
+    any,    // the first plan ends it
+  };
+  // One search, from the largest cell that fits down.
+  bool improve_within(const Budget& budget, Search search, std::optional<RankedPlan>& best);
   // Every plan that has been made.
   void offer_known(const Budget& budget, std::optional<RankedPlan>& best) const;
   // The plans of one device memory (an index). Adds to `work` what it takes.
-  bool improve_in_row(std::size_t device, const Budget& budget, std::optional<RankedPlan>& best, Work& work);
+  bool improve_in_row(std::size_t device, const Budget& budget, Search search,
+                      std::optional<RankedPlan>& best, Work& work);
   void improve_by(Cell& cell, const Budget& budget, std::optional<RankedPlan>& best);
   // The cell, with candidates for all plans that may take less than `most_seconds`. Made when first asked
   // for, and made anew for a larger `most_seconds`.
@@ -98,6 +108,7 @@ class Cells {
   Outcome outcome_of(const Candidate& candidate, Bytes capacity, double most_seconds);
   double wanted_seconds(const std::optional<RankedPlan>& best) const;
 
+  std::size_t all_work_ = 0;
   const Problem& for_bound_;
   const PlannerSettings& settings_;
   std::vector<Bytes> devices_;  // rising

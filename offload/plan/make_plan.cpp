@@ -5,12 +5,14 @@
 #include <algorithm>
 #include <iterator>
 #include <limits>
+#include <map>
 #include <optional>
 
 #include "offload/plan/arena.h"
 #include "offload/plan/bound.h"
 #include "offload/plan/cells.h"
 #include "offload/plan/extreme_choices.h"
+#include "offload/plan/fewest_host.h"
 #include "offload/plan/joined_units.h"
 #include "offload/plan/policies/policies.h"
 #include "offload/plan/prices.h"
@@ -138,6 +140,16 @@ class EmulatedPlans {
     }
   }
 
+  // The fewest host bytes of those made that fit `device`: of all, once `improve` has found none. Unlimited
+  // where none fits.
+  Bytes least_host(Bytes device) const {
+    Bytes least = unlimited;
+    for (const Member& member : members_)
+      if (member.plan && member.plan->plan.device_peak_bytes <= device)
+        least = std::min(least, member.plan->plan.host_bytes);
+    return least;
+  }
+
  private:
   struct Member {
     PolicyMember of;
@@ -181,6 +193,10 @@ class Planner::Parts {
     auto planned = plan_policy(options_.policy, policy_problems_, budget);
     if (auto* plan = std::get_if<Plan>(&planned)) return with_bound(std::move(*plan), single(), budget);
     return planned;
+  }
+  bool fits(const Budget& budget) {
+    if (options_.policy != Policy::automatic) return std::holds_alternative<Plan>(plan(budget));
+    return minimum() <= budget.device && found(budget).has_value();
   }
   // Of the last plan().
   bool is_complete() const { return is_complete_; }
@@ -270,15 +286,24 @@ class Planner::Parts {
 
   std::variant<Plan, Infeasible> plan_automatic(const Budget& budget) {
     if (minimum() > budget.device) return Infeasible{budget.device, minimum(), false, least().op};
+    std::optional<RankedPlan> best = found(budget);
+    if (!best) best = fastest_of_few(budget);
+    if (!best) {
+      const FewestHost& fewest = fewest_in(budget.device);
+      return Infeasible{budget.host, fewest.bytes, true, least().op, fewest.at_most};
+    }
+    Plan plan = with_bound(std::move(best->plan), single(), budget);
+    is_complete_ |= plan.lower_bound_seconds >= best->ranked_seconds * (1 - options_.settings.close_enough);
+    return plan;
+  }
+  // By the search for the fastest. The device memory is no less than the minimum.
+  std::optional<RankedPlan> found(const Budget& budget) {
     std::optional<RankedPlan> best;
     offer(resident().plan, resident().problem, budget, best);
     offer(least().plan, problems().front(), budget, best);
     is_complete_ = cells().improve(budget, best);
     if (EmulatedPlans* others = emulated()) others->improve(budget, options_.settings, best);
-    if (!best) return Infeasible{budget.host, least_host(budget.device), true, least().op};
-    Plan plan = with_bound(std::move(best->plan), single(), budget);
-    is_complete_ |= plan.lower_bound_seconds >= best->ranked_seconds * (1 - options_.settings.close_enough);
-    return plan;
+    return best;
   }
   void offer(const Plan& plan, const Problem& problem, const Budget& budget,
              std::optional<RankedPlan>& best) {
@@ -287,10 +312,22 @@ class Planner::Parts {
     offered.plan.policy = to_string(Policy::automatic);
     if (!best || offered.ranked_seconds < best->ranked_seconds) best = std::move(offered);
   }
-  Bytes least_host(Bytes device) {
-    Bytes least = std::min(this->least().plan.host_bytes, cells().least_host_bytes(device));
-    if (resident().plan.device_peak_bytes <= device) least = std::min(least, resident().plan.host_bytes);
-    return least;
+  // Of the plans of few host bytes, for a budget in which the search finds none.
+  std::optional<RankedPlan> fastest_of_few(const Budget& budget) {
+    std::optional<RankedPlan> best;
+    for (const RankedPlan& plan : fewest_in(budget.device).plans)
+      if (plan.plan.host_bytes <= budget.host && (!best || plan.ranked_seconds < best->ranked_seconds))
+        best = plan;
+    return best;
+  }
+  const FewestHost& fewest_in(Bytes device) {
+    const auto known = fewest_.find(device);
+    if (known != fewest_.end()) return known->second;
+    std::vector<Bytes> others{least().plan.host_bytes};
+    if (resident().plan.device_peak_bytes <= device) others.push_back(resident().plan.host_bytes);
+    if (EmulatedPlans* of_others = emulated()) others.push_back(of_others->least_host(device));
+    Cells cells(problems(), single(), minimum(), resident().plan.device_peak_bytes, options_.settings);
+    return fewest_[device] = fewest_host(cells, device, others);
   }
   // Null where the options ask for an order that none of them has.
   EmulatedPlans* emulated() {
@@ -311,6 +348,7 @@ class Planner::Parts {
   std::size_t chosen_ = 0;  // of them, with the replays that the options say
   std::optional<Minimum> minimum_;
   std::optional<Cells> cells_;
+  std::map<Bytes, FewestHost> fewest_;  // by device memory, where a budget of host memory was too small
   std::optional<EmulatedPlans> emulated_;
   bool is_complete_ = true;
 };
@@ -334,6 +372,9 @@ Answer Planner::answer(const Budget& budget) {
     refusal.minimum = machine.budget_for(refusal.minimum);
   }
   return answer;
+}
+bool Planner::fits(const Budget& budget) {
+  return parts_->fits({parts_->machine().arena_in(budget.device), budget.host});
 }
 Bytes Planner::need_bytes() { return parts_->machine().budget_for(parts_->need()); }
 Bytes Planner::minimum_bytes() { return parts_->machine().budget_for(parts_->minimum()); }

@@ -261,9 +261,9 @@ std::string divergence_message(const NonFinite::Finding& finding, const Options&
 std::string infeasible_message(const Infeasible& infeasible, Policy policy) {
   const char* flag = infeasible.host ? "--host-memory" : "--device-memory";
   return fmt::format(
-      "{} {}: {}too small; the smallest that works is {} bytes ({}){}: give {} {}", flag, infeasible.budget,
+      "{} {}: {}too small; the smallest that works is {}{} bytes ({}){}: give {} {}", flag, infeasible.budget,
       policy == Policy::automatic ? "" : fmt::format("with --policy {} ", to_string(policy)),
-      infeasible.minimum, format_bytes(infeasible.minimum),
+      infeasible.at_most ? "at most " : "", infeasible.minimum, format_bytes(infeasible.minimum),
       infeasible.host ? "" : fmt::format(", which op {} needs", infeasible.op), flag, infeasible.minimum);
 }
 

@@ -35,7 +35,7 @@ bool fits(const PlanQuestion& question) {
   const Bytes state = state_bytes(question.graph);
   if (budget.device != unlimited && state > budget.device && state - budget.device > budget.host)
     return false;
-  return std::holds_alternative<Plan>(make_plan(question.graph, question.rates, budget, question.options));
+  return Planner(question.graph, question.rates, question.options).fits(budget);
 }
 
 MaxModel max_model(PlanQuestion question, const std::vector<GptSize>& ladder, const ModelWords& words,

@@ -178,6 +178,7 @@ PlanAnswer answer(const PlanQuestion& question, Planner& planner, Plan* plan) {
   if (const auto* none = std::get_if<Infeasible>(&planned.outcome)) {
     answer.lacks_host = none->host;
     answer.smallest = none->host ? none->minimum * static_cast<Bytes>(answer.devices) : none->minimum;
+    answer.smallest_is_at_most = none->at_most;
     answer.op = none->op;
     return answer;
   }
@@ -191,9 +192,10 @@ PlanAnswer answer(const PlanQuestion& question, Planner& planner, Plan* plan) {
 }
 
 std::string refusal(const PlanAnswer& answer) {
-  return fmt::format("{} needs {} of {} memory; the smallest budget that works is {}",
-                     answer.lacks_host ? "the step" : answer.op, exact(answer.smallest),
-                     answer.lacks_host ? "host" : "device", answer.smallest);
+  const char* at_most = answer.smallest_is_at_most ? "at most " : "";
+  return fmt::format("{} needs {}{} of {} memory; the smallest budget that works is {}{}",
+                     answer.lacks_host ? "the step" : answer.op, at_most, exact(answer.smallest),
+                     answer.lacks_host ? "host" : "device", at_most, answer.smallest);
 }
 
 std::string host_budget_source(const PlanAnswer& answer) {
@@ -261,6 +263,7 @@ Json to_json(const PlanAnswer& answer) {
   json["transfer_price_seconds"] = where_it_fits(answer.price.transfers);
   json["replay_price_seconds"] = where_it_fits(answer.price.replays);
   json["search"] = where_it_fits(answer.is_complete ? "complete" : "limited");
+  json["smallest_is_at_most"] = answer.feasible ? Json() : Json(answer.smallest_is_at_most);
   return json;
 }
 

@@ -57,6 +57,7 @@ struct PlanAnswer {
   // Where it does not fit: which memory, what of it would do, and the op that needs it.
   bool lacks_host = false;
   Bytes smallest = 0;
+  bool smallest_is_at_most = false;  // as Infeasible::at_most
   std::string op;
 
   // Where it fits.

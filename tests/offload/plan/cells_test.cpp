@@ -100,6 +100,30 @@ TEST(Cells, HostBudgetsAreOfPlacedPlans) {
   EXPECT_EQ(std::get<Infeasible>(none).minimum, least);
 }
 
+// The plan without a limit and one search for few host bytes would name more for this model.
+TEST(Cells, ARefusalNamesTheFewestHostBytes) {
+  GraphBuilder builder(DataType::bf16);
+  const Gpt model = gpt(
+      builder, {.layers = 3, .width = 256, .heads = 4, .vocabulary = 50304, .sequence = 1024, .batch = 8});
+  const Graph graph = builder.finish(model.loss, AdamW{});
+  const Machine machine;
+  const Bytes minimum = minimum_bytes(graph, machine);
+  const Bytes device = minimum + (need_bytes(graph, machine) - minimum) / 10;
+  const auto outcome_in = [&](Bytes host) { return make_plan(graph, machine, {device, host}); };
+  const auto named = std::get<Infeasible>(outcome_in(1));
+  EXPECT_TRUE(named.host);
+  EXPECT_FALSE(named.at_most);
+  for (const double share : {1.0, 1.005, 1.02, 1.1, 1.5}) {
+    const auto host = static_cast<Bytes>(static_cast<double>(named.minimum) * share);
+    const auto planned = outcome_in(host);
+    ASSERT_TRUE(std::holds_alternative<Plan>(planned)) << share;
+    EXPECT_LE(std::get<Plan>(planned).host_bytes, host);
+  }
+  const auto less = outcome_in(named.minimum - named.minimum / 99);
+  ASSERT_TRUE(std::holds_alternative<Infeasible>(less));
+  EXPECT_EQ(std::get<Infeasible>(less).minimum, named.minimum);
+}
+
 TEST(Cells, MoreHostMemoryIsNotSlower) {
   Rises rises;
   for (std::uint64_t seed = 200; seed < 200 + graphs; ++seed) {

@@ -172,6 +172,10 @@ TEST(InfeasibleMessage, NamesOptionBytesAndOp) {
   }
   infeasible.host = true;
   EXPECT_THAT(infeasible_message(infeasible, Policy::automatic), HasSubstr("--host-memory 999"));
+  EXPECT_THAT(infeasible_message(infeasible, Policy::automatic), HasSubstr("that works is 1048576 bytes"));
+  infeasible.at_most = true;
+  EXPECT_THAT(infeasible_message(infeasible, Policy::automatic),
+              HasSubstr("that works is at most 1048576 bytes"));
   EXPECT_THAT(infeasible_message(infeasible, Policy::none), HasSubstr("--policy none"));
   EXPECT_THAT(infeasible_message(infeasible, Policy::zero_offload), HasSubstr("--policy zero-offload"));
 }

@@ -230,6 +230,7 @@ TEST(PlanAnswer, WhereItDoesNotFitSaysWhatWould) {
   EXPECT_EQ(json["lacks"], "device");
   EXPECT_EQ(json["op"], found.op);
   EXPECT_FALSE(found.op.empty());
+  EXPECT_EQ(json["smallest_is_at_most"], false);
   for (const char* key :
        {"peak_bytes", "device_peak_bytes", "host_bytes", "h2d_bytes", "d2h_bytes", "step_seconds",
         "lower_bound_seconds", "gap", "bound_by", "pinned_bytes", "tokens_per_second"})
@@ -245,6 +246,11 @@ TEST(PlanAnswer, SaysWhenItIsTheHostThatIsTooSmall) {
   EXPECT_THAT(refusal(found), ::testing::StartsWith("the step needs "));
   EXPECT_THAT(refusal(found), HasSubstr("of host memory"));
   EXPECT_EQ(to_json(found)["lacks"], "host");
+  EXPECT_EQ(to_json(found)["smallest_is_at_most"], false);
+  PlanAnswer cut_short = found;
+  cut_short.smallest_is_at_most = true;
+  EXPECT_THAT(refusal(cut_short), HasSubstr("that works is at most " + std::to_string(found.smallest)));
+  EXPECT_EQ(to_json(cut_short)["smallest_is_at_most"], true);
   question.budget.host = found.smallest;
   EXPECT_TRUE(answer(question).feasible);
 }
