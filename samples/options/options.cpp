@@ -13,6 +13,7 @@
 #include "samples/options/initial_sizes.h"
 #include "samples/options/option_flags.h"
 #include "stowage/error.h"
+#include "tools/choices/model_spec.h"
 
 namespace stowage::samples {
 namespace {
@@ -184,8 +185,10 @@ void divide_batch(Options& options, const IsGiven& given) {
       !are_gradient_groups(parts(model.gradient_groups), parts(model.micro_batches)))
     throw InvalidInput(fmt::format("{} does not divide --micro-batches {}: give a multiple of it",
                                    devices_given(options), model.micro_batches));
-  if (given("--micro-batches") || model.gradient_groups <= model.micro_batches) return;
-  model.micro_batches = model.gradient_groups;
+  if (given("--micro-batches")) return;
+  model.micro_batches =
+      default_micro_batches(options.kind == ModelKind::bert ? ModelFamily::bert : ModelFamily::gpt,
+                            model.batch, model.gradient_groups);
   if (model.batch % model.micro_batches != 0)
     throw InvalidInput(fmt::format("{}: --batch {} has no so many equal parts; give a multiple of it",
                                    given("--gradient-groups")
@@ -269,13 +272,7 @@ Options default_options(ModelKind kind) {
   options.kind = kind;
   if (kind == ModelKind::gpt2) return options;
   // Learns both tasks in some minutes of two cores.
-  options.model = {.layers = 2,
-                   .width = 128,
-                   .heads = 4,
-                   .sequence = 32,
-                   .batch = 64,
-                   .micro_batches = 2,
-                   .epsilon = 1e-12};
+  options.model = {.layers = 2, .width = 128, .heads = 4, .sequence = 32, .batch = 64, .epsilon = 1e-12};
   options.steps = 2500;
   options.warmup = 100;
   // As BERT was pre-trained: google-research/bert, optimization.py.

@@ -7,6 +7,7 @@
 
 #include "stowage/checkpoint.h"
 #include "stowage/error.h"
+#include "tools/choices/model_spec.h"
 
 namespace stowage::samples {
 
@@ -33,7 +34,6 @@ std::string fingerprint(const Tokenizer& tokenizer) {
 }
 
 void set_vocabulary(Options& options, std::int64_t tokens, const std::string& needs) {
-  constexpr std::int64_t multiple = 64;
   GptConfig& model = options.model;
   if (options.init.empty()) model.vocabulary = tokens;
   if (model.vocabulary < tokens)
@@ -47,7 +47,7 @@ void set_vocabulary(Options& options, std::int64_t tokens, const std::string& ne
                  "model's own?\n",
                  program_name(options.kind), options.init.c_str(), static_cast<long long>(model.vocabulary),
                  options.tokenizer.c_str(), static_cast<long long>(tokens));
-  model.padded_vocabulary = (model.vocabulary + multiple - 1) / multiple * multiple;
+  model.padded_vocabulary = padded_vocabulary(model.vocabulary);
 }
 
 }  // namespace stowage::samples

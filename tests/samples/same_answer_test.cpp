@@ -1,9 +1,10 @@
-// train_gpt and `stowage plan` answer the same question with the same figures.
+// The trainers and `stowage plan` answer the same question with the same figures.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <regex>
 
+#include "tests/samples/documents.h"
 #include "tests/samples/machine_json.h"
 #include "tests/samples/run_program.h"
 #include "tests/support/temporary_folder.h"
@@ -45,34 +46,47 @@ Figures figures_in(const std::string& text) {
 
 class SameAnswer : public ::testing::Test {
  protected:
-  static void add(Words& words, const std::string& memory) {
+  struct Case {
+    const char* family;
+    Words options;  // of both programs
+  };
+  static Words joined(Words words, const Case& of, const std::string& memory) {
+    words.insert(words.end(), of.options.begin(), of.options.end());
     if (!memory.empty()) words.insert(words.end(), {"--device-memory", memory});
+    return words;
   }
-  ProgramResult train_gpt(const std::string& memory) const {
-    Words words = {"--data", text_,     "--device",  "simulated",  "--layers",   "2",       "--width",
-                   "64",     "--heads", "2",         "--sequence", "32",         "--batch", "4",
-                   "--type", "f32",     "--machine", machine_,     "--plan-only"};
-    add(words, memory);
-    return run_train_gpt(words);
+  ProgramResult train(const Case& of, const std::string& memory) const {
+    const bool bert = of.family == std::string("bert");
+    Words words = {"--data",     bert ? documents_ : text_,
+                   "--device",   "simulated",
+                   "--layers",   "2",
+                   "--width",    "64",
+                   "--machine",  machine_,
+                   "--plan-only"};
+    if (bert) words.insert(words.end(), {"--vocabulary", "280"});  // and the special ones
+    return run_program(bert ? STOWAGE_TRAIN_BERT : STOWAGE_TRAIN_GPT, joined(words, of, memory));
   }
-  ProgramResult stowage_plan(const std::string& memory) const {
-    Words words = {"plan", "--gpt",        "2x64", "--heads", "2",   "--sequence", "32",    "--batch",
-                   "4",    "--vocabulary", "256",  "--type",  "f32", "--machine",  machine_};
-    add(words, memory);
-    return run_program(STOWAGE_PROGRAM, words);
+  ProgramResult stowage_plan(const Case& of, const std::string& memory) const {
+    const bool bert = of.family == std::string("bert");
+    return run_program(STOWAGE_PROGRAM, joined({"plan", bert ? "--bert" : "--gpt", "2x64", "--vocabulary",
+                                                bert ? "284" : "256", "--machine", machine_},
+                                               of, memory));
   }
   // What both of them say.
-  Figures both(const std::string& memory) const {
-    const Figures of_plan = figures_in(well(stowage_plan(memory)).output);
-    const std::string table = well(train_gpt(memory)).output;
-    EXPECT_TRUE(of_plan == figures_in(table)) << table << stowage_plan(memory).output;
+  Figures both(const Case& of, const std::string& memory) const {
+    const Figures of_plan = figures_in(well(stowage_plan(of, memory)).output);
+    const std::string table = well(train(of, memory)).output;
+    EXPECT_TRUE(of_plan == figures_in(table)) << table << stowage_plan(of, memory).output;
     EXPECT_EQ(of_plan.overhead, 1_MiB);
     return of_plan;
   }
+  Figures both(const std::string& memory) const { return both(usual_, memory); }
 
+  const Case usual_{"gpt", {"--heads", "2", "--sequence", "32", "--batch", "4", "--type", "f32"}};
   TemporaryFolder folder_;
   std::string text_ = folder_.make("text", std::string(1000, 'x'));
-  std::string machine_ = folder_.make("machine.json", machine_json({DataType::f32}));
+  std::string documents_ = folder_.make("documents", documents());
+  std::string machine_ = folder_.make("machine.json", machine_json({DataType::f32, DataType::bf16}));
 };
 
 TEST_F(SameAnswer, HasTheOverheadInEveryFigureOnce) {
@@ -89,11 +103,31 @@ TEST_F(SameAnswer, HasTheOverheadInEveryFigureOnce) {
   EXPECT_LE(both(std::to_string(between.peak)).peak, between.peak);
 }
 
+TEST_F(SameAnswer, ForEachOptionOfTheModel) {
+  const std::vector<Words> options = {{},
+                                      {"--batch", "1"},
+                                      {"--batch", "6", "--micro-batches", "3"},
+                                      {"--micro-batches", "4", "--gradient-groups", "2"},
+                                      {"--head-chunk", "24", "--moments", "8bit"},
+                                      {"--type", "bf16", "--moments", "bf16"}};
+  for (const char* family : {"gpt", "bert"})
+    for (const Words& each : options) {
+      Case of{family, {"--heads", "4", "--sequence", "32"}};
+      if (each.empty() || each.front() != "--batch") of.options.insert(of.options.end(), {"--batch", "8"});
+      of.options.insert(of.options.end(), each.begin(), each.end());
+      if (each.empty() || each.front() != "--type") of.options.insert(of.options.end(), {"--type", "f32"});
+      SCOPED_TRACE(family + std::string(each.empty() ? "" : " " + each.front() + " " + each.back()));
+      const Figures free = both(of, "");
+      if (each.empty()) both(of, std::to_string((free.minimum + free.need) / 2));
+    }
+}
+
 TEST_F(SameAnswer, RefusesWithTheMinimum) {
   const std::string minimum = std::to_string(both("").minimum);
   for (const std::string& memory : {std::to_string(std::stoull(minimum) - 1), std::string("1000")}) {
-    expect_refusal(train_gpt(memory), {"--device-memory " + memory, "the smallest that works is " + minimum});
-    const ProgramResult refused = stowage_plan(memory);
+    expect_refusal(train(usual_, memory),
+                   {"--device-memory " + memory, "the smallest that works is " + minimum});
+    const ProgramResult refused = stowage_plan(usual_, memory);
     EXPECT_EQ(refused.exit_code, 2);
     EXPECT_THAT(refused.output, HasSubstr("the smallest budget that works is " + minimum + "\n"));
   }

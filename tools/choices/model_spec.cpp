@@ -116,7 +116,8 @@ ModelSpec complete(ModelFamily family, const GptSize& size, const ModelWords& wo
   if (!words.head_chunk.empty()) spec.head_tokens = parse_count("--head-chunk", words.head_chunk);
   if (!words.devices.empty()) spec.devices = parse_count("--devices", words.devices, most_devices);
   spec.gradient_groups = count_or("--gradient-groups", words.gradient_groups, spec.devices);
-  spec.micro_batches = count_or("--micro-batches", words.micro_batches, spec.gradient_groups);
+  spec.micro_batches = count_or("--micro-batches", words.micro_batches,
+                                default_micro_batches(family, spec.batch, spec.gradient_groups));
   spec.clips = words.clips;
   if (!words.moments.empty()) spec.moments = parse_moments(words.moments);
   require_heads(spec);
@@ -151,6 +152,7 @@ Config config_of(const ModelSpec& spec) {
   config.width = spec.width;
   config.heads = spec.heads;
   config.vocabulary = spec.vocabulary;
+  config.padded_vocabulary = padded_vocabulary(spec.vocabulary);
   config.sequence = spec.sequence;
   config.batch = spec.batch;
   config.micro_batches = spec.micro_batches;
@@ -190,11 +192,27 @@ ModelSpec model_spec(const GptSize& size, const ModelWords& words, DataType type
 
 Graph build(const ModelSpec& spec) {
   GraphBuilder builder(spec.type);
-  const Value loss = spec.family == ModelFamily::gpt ? gpt(builder, config_of<GptConfig>(spec)).loss
-                                                     : bert(builder, config_of<BertConfig>(spec)).loss;
+  Value loss;
+  if (spec.family == ModelFamily::gpt) {
+    loss = gpt(builder, config_of<GptConfig>(spec)).loss;
+  } else {
+    auto config = config_of<BertConfig>(spec);
+    config.pretraining = config.padding_at_end = true;
+    loss = bert(builder, config).loss;
+  }
   AdamW optimizer{.moments = spec.moments};
   if (!spec.clips) optimizer.clip = 0;
   return builder.finish(loss, optimizer);
+}
+
+std::int64_t padded_vocabulary(std::int64_t tokens) {
+  constexpr std::int64_t multiple = 64;
+  return (tokens + multiple - 1) / multiple * multiple;
+}
+
+std::int64_t default_micro_batches(ModelFamily family, std::int64_t batch, std::int64_t gradient_groups) {
+  const bool halves = family == ModelFamily::bert && gradient_groups == 1 && batch % 2 == 0;
+  return halves ? 2 : gradient_groups;
 }
 
 std::string describe(const ModelSpec& spec) {

@@ -49,9 +49,16 @@ std::optional<ModelSpec> model_spec(const ModelWords& words, DataType type);
 // The same with a size of the ladder in the place of --gpt, which must not be given. Heads are the ladder's.
 ModelSpec model_spec(const GptSize& size, const ModelWords& words, DataType type);
 
-// The training step with AdamW; of several devices that of the first, whose plan serves all. Throws
-// InvalidInput naming the field that is too large.
+// The training step with AdamW, as train_gpt and train_bert (with its pre-training heads) build it for these
+// sizes; of several devices that of the first, whose plan serves all. Throws InvalidInput naming the field
+// that is too large.
 Graph build(const ModelSpec& spec);
+
+// What the trainers take, too. Rows of the token table: the tokens, up to a multiple of 64.
+std::int64_t padded_vocabulary(std::int64_t tokens);
+// Where --micro-batches is not given: each gradient group is one; a BERT has two at least, where the batch
+// has equal halves.
+std::int64_t default_micro_batches(ModelFamily family, std::int64_t batch, std::int64_t gradient_groups);
 
 // "gpt, 24 layers, width 1024, heads 16, vocabulary 50304"
 std::string describe(const ModelSpec& spec);

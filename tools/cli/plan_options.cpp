@@ -26,7 +26,8 @@ void add_model(CLI::App& plan, PlanCommand& command) {
   add("--sequence", model.sequence, "tokens per sample (1024, of bert 512)", "N");
   add("--batch", model.batch, "samples per step (8)", "N");
   add("--micro-batches", model.micro_batches,
-      "equal parts of the batch, gradients summed over them (as many as gradient groups)", "N");
+      "equal parts of the batch, gradients summed over them (as many as gradient groups; of bert 2 at least)",
+      "N");
   add("--gradient-groups", model.gradient_groups,
       "groups of micro-batches whose sums are added in a tree, a power of two (as many as devices)", "N");
   add("--devices", model.devices,
