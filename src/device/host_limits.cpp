@@ -188,6 +188,15 @@ std::optional<Bytes> group_memory_limit(const std::string& root) {
   return least;
 }
 
+bool memory_may_grow(Bytes seen, const std::string& root) {
+  constexpr Bytes tables =
+      1_GiB;  // that the kernel, firmware and page tables keep, and a quarter of what is there
+  const std::string memory = contents(root + "/proc/meminfo");
+  const auto told = [&](const char* name) { return number(field(memory, name), 1_KiB).value_or(0); };
+  const Bytes pages = sum(sum(told("DirectMap4k:"), told("DirectMap2M:")), told("DirectMap1G:"));
+  return told("MemTotal:") > sum(seen, seen / 32) || pages > sum(sum(seen, seen / 4), tables);
+}
+
 std::optional<Bytes> locked_memory_limit(const std::string& root) {
   return resource_limit(root, "Max locked memory ");
 }

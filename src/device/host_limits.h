@@ -31,6 +31,10 @@ std::vector<HostLimit> read_host_limits(const std::string& root = "/");
 // is one.
 std::optional<Bytes> group_memory_limit(const std::string& root = "/");
 
+// Whether the machine may have more memory than the `seen` bytes of its NUMA nodes: the kernel tells of more
+// in all, or of far more pages than it manages now, as virtual machines do whose memory grows as it is used.
+bool memory_may_grow(Bytes seen, const std::string& root = "/");
+
 // `ulimit -l`, if it is one.
 std::optional<Bytes> locked_memory_limit(const std::string& root = "/");
 

@@ -52,6 +52,24 @@ TEST_F(HostLimits, OfTheMachineAreMemoryAndSwap) {
   EXPECT_THAT(read(), ElementsAre(limit_of(2_MiB, "", "")));
 }
 
+// As a virtual machine whose nodes have 4.3 GiB and that tells of 126, one with a balloon, and one with all
+// that it has.
+TEST_F(HostLimits, MemoryThatMayGrowIsTold) {
+  const auto may_grow = [&](Bytes seen) { return memory_may_grow(seen, root_.file("")); };
+  EXPECT_FALSE(may_grow(4_GiB));
+  write("proc/meminfo",
+        "MemTotal:       131981020 kB\nDirectMap4k: 114688 kB\nDirectMap2M: 3031040 kB\nDirectMap1G: "
+        "133169152 kB\n");
+  EXPECT_TRUE(may_grow(4_GiB));
+  EXPECT_FALSE(may_grow(131981020_KiB));
+  write("proc/meminfo", "MemTotal:       4194304 kB\nDirectMap4k: 114688 kB\nDirectMap1G: 33554432 kB\n");
+  EXPECT_TRUE(may_grow(4_GiB));
+  write("proc/meminfo",
+        "MemTotal:       65857152 kB\nDirectMap4k: 400000 kB\nDirectMap2M: 15000000 kB\nDirectMap1G: "
+        "52428800 kB\n");
+  EXPECT_FALSE(may_grow(65857152_KiB));
+}
+
 TEST_F(HostLimits, OfAControlGroupCountWhatCannotBeDropped) {
   write("proc/self/cgroup", "0::/user/job\n");
   write_group_2("/user/job", "1000000\n", "700000\n");

@@ -30,10 +30,13 @@ std::string processor_name() {
   return "";
 }
 
-// Of all nodes, no more than the process's control groups allow; 0 where the system does not tell.
+// Of all nodes, no more than the process's control groups allow; 0 where the system does not tell, or where
+// there may come to be more.
 Bytes host_memory() {
   try {
-    return std::min(read_topology().memory(), group_memory_limit().value_or(unlimited));
+    const Bytes seen = read_topology().memory();
+    const Bytes allowed = group_memory_limit().value_or(unlimited);
+    return allowed > seen && memory_may_grow(seen) ? 0 : std::min(seen, allowed);
   } catch (const DeviceError&) {
     return 0;
   }

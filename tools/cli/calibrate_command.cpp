@@ -11,6 +11,7 @@
 #include "stowage/choose_device.h"
 #include "stowage/error.h"
 #include "tools/calibrate/calibrate.h"
+#include "tools/calibrate/contradictions.h"
 #include "tools/choices/model_spec.h"
 #include "tools/console/text.h"
 
@@ -187,7 +188,10 @@ int run_calibrate_command(const CalibrateCommand& command, std::string& output) 
   const MachineFile file = measure(command, choice, link, count);
   machine.write(to_json(file));
   machine.commit();
-  output += describe(file) + fmt::format("{:<14}{}\n", "written", command.output_file);
+  output += describe(file);
+  for (const std::string& each : contradictions(file))
+    output += fmt::format("{:<14}{}: measure again while nothing else runs\n", "contradiction", each);
+  output += fmt::format("{:<14}{}\n", "written", command.output_file);
   return 0;
 }
 

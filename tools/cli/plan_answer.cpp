@@ -162,6 +162,7 @@ PlanAnswer answer(const PlanQuestion& question, Planner& planner, Plan* plan) {
   answer.policy = question.options.policy;
   answer.budget = question.budget;
   answer.host_from_machine = question.host_from_machine;
+  answer.machine_file = question.machine_file;
   answer.overhead = question.rates.overhead_bytes;
   if (question.measured != nullptr)
     answer.overhead_for_peers =
@@ -193,9 +194,14 @@ PlanAnswer answer(const PlanQuestion& question, Planner& planner, Plan* plan) {
 
 std::string refusal(const PlanAnswer& answer) {
   const char* at_most = answer.smallest_is_at_most ? "at most " : "";
-  return fmt::format("{} needs {}{} of {} memory; the smallest budget that works is {}{}",
+  const bool of_file = answer.lacks_host && answer.host_from_machine;
+  return fmt::format("{} needs {}{} of {} memory; the smallest budget that works is {}{}{}",
                      answer.lacks_host ? "the step" : answer.op, at_most, exact(answer.smallest),
-                     answer.lacks_host ? "host" : "device", at_most, answer.smallest);
+                     answer.lacks_host ? "host" : "device", at_most, answer.smallest,
+                     of_file ? fmt::format(" (the budget of {} comes from the memory in --machine {}: give "
+                                           "--host-memory where there is more)",
+                                           exact(answer.budget.host), answer.machine_file)
+                             : "");
 }
 
 std::string host_budget_source(const PlanAnswer& answer) {

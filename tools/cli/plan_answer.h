@@ -23,6 +23,7 @@ struct PlanQuestion {
   const MachineFile* measured = nullptr;
   Budget budget;                   // device: of each; host: of all devices together
   bool host_from_machine = false;  // the latter is host_budget_for(*measured, devices())
+  std::string machine_file;        // as --machine names it
   PlanOptions options;
 
   // That train the model together. The graph is that of the first of them.
@@ -48,6 +49,7 @@ struct PlanAnswer {
   Bytes overhead_for_peers = 0;  // of it
   Budget budget;
   bool host_from_machine = false;  // as PlanQuestion
+  std::string machine_file;        // as PlanQuestion
   std::uint64_t parameters = 0;    // elements
   std::uint64_t tokens = 0;        // per step; 0: not known
   std::uint32_t micro_batches = 1;

@@ -110,6 +110,7 @@ PlanQuestion question_of(const PlanCommand& command, const Source& source) {
   if (source.machine) {
     question.machine = describe_machine(*source.machine);
     question.measured = &*source.machine;
+    question.machine_file = command.machine;
   }
   if (command.max_model) return question;
   question.model = model_spec(command.model, source.type);

@@ -247,6 +247,11 @@ TEST(PlanAnswer, SaysWhenItIsTheHostThatIsTooSmall) {
   EXPECT_THAT(refusal(found), HasSubstr("of host memory"));
   EXPECT_EQ(to_json(found)["lacks"], "host");
   EXPECT_EQ(to_json(found)["smallest_is_at_most"], false);
+  PlanAnswer of_file = found;
+  of_file.host_from_machine = true;
+  of_file.machine_file = "here.json";
+  EXPECT_THAT(refusal(of_file), HasSubstr("--machine here.json: give --host-memory"));
+  EXPECT_THAT(refusal(found), Not(HasSubstr("--host-memory")));
   PlanAnswer cut_short = found;
   cut_short.smallest_is_at_most = true;
   EXPECT_THAT(refusal(cut_short), HasSubstr("that works is at most " + std::to_string(found.smallest)));
