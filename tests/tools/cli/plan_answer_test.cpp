@@ -83,7 +83,7 @@ TEST(PlanAnswer, IsToldInOneScreen) {
   question.budget = {64_MiB, 1_GiB};
   const std::string text = describe(question, answer(question));
   for (const char* part : {"fits          yes\n",
-                           "gpt, 1 layers, width 64, heads 1, vocabulary 96: 57,280 parameters, f32\n",
+                           "gpt, 1 layers, width 64, heads 1, vocabulary 96: 59,328 parameters, f32\n",
                            "2 samples of 16 tokens: 32 tokens",
                            "machine       Card on node, not measured\n",
                            "need          ",
@@ -134,7 +134,7 @@ TEST(PlanAnswer, IsOneObjectOfJson) {
   EXPECT_EQ(json["gap"], found.gap());
   EXPECT_EQ(json["bound_by"], found.bound_by);
   EXPECT_EQ(json["tokens_per_second"], found.tokens_per_second());
-  EXPECT_EQ(json["parameters"], 57280);
+  EXPECT_EQ(json["parameters"], 59328);
   EXPECT_TRUE(json["op"].is_null());
   EXPECT_EQ(json["model"]["layers"], 1);
   EXPECT_EQ(json["model"]["type"], "f32");
