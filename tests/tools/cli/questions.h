@@ -14,7 +14,7 @@ inline PlanQuestion chain_question() {
   return question;
 }
 
-// 57,280 parameters, two samples of 16 tokens.
+// 59,328 parameters, two samples of 16 tokens.
 inline PlanQuestion model_question() {
   PlanQuestion question;
   question.model =
