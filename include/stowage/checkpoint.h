@@ -147,6 +147,9 @@ class CheckpointFolder {
   // Makes the folder, locks it, and removes what earlier processes left unfinished. Keeps the `keep` newest
   // checkpoints, at least 1. Throws InvalidInput: it cannot be written, or another process has it.
   CheckpointFolder(std::string folder, std::uint64_t keep);
+  // For who will write a best one. Throws InvalidInput where `best` is there and is no link: a copy of a
+  // run's folder that followed links has a folder of this name, which cannot be replaced.
+  void require_best_link() const;
   ~CheckpointFolder();  // removes a folder that it has made where nothing was written
   CheckpointFolder(const CheckpointFolder&) = delete;
   CheckpointFolder& operator=(const CheckpointFolder&) = delete;

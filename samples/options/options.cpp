@@ -279,7 +279,6 @@ Options default_options(ModelKind kind) {
   options.weight_decay = 0.01;
   options.beta2 = 0.999;
   options.epsilon = 1e-6;
-  options.evaluate_every = 250;
   options.evaluation_samples = 256;
   return options;
 }

@@ -139,7 +139,10 @@ RunCheckpoints::RunCheckpoints(Options& options, const Task& task, bool writes)
   if (options.plan_only) return;
   configuration_ = configuration_of(options, task.configuration());
   if (writes && !options.checkpoint_folder.empty())
-    with_flag("--checkpoint", [&] { folder_.emplace(options.checkpoint_folder, options.keep); });
+    with_flag("--checkpoint", [&] {
+      folder_.emplace(options.checkpoint_folder, options.keep);
+      if (options.keep_best) folder_->require_best_link();
+    });
   if (options.resume) with_flag("--resume", [&] { take_start(); });
   if (folder_) take_best();
   if (best_) notes_ += fmt::format("best so far   {}/best: loss {:.4f}\n", folder_->path(), *best_);

@@ -155,6 +155,18 @@ CheckpointFolder::~CheckpointFolder() {
   ::close(lock_);
 }
 
+void CheckpointFolder::require_best_link() const {
+  const std::string path = folder_ + std::string(best_link);
+  std::error_code error;
+  const fs::file_status status = fs::symlink_status(path, error);
+  if (fs::exists(status) && !fs::is_symlink(status))
+    throw InvalidInput(
+        fmt::format("{}: this is no link to one of the checkpoints beside it, as in a copy that followed "
+                    "links; remove it, or make it "
+                    "a link to the best of them",
+                    path));
+}
+
 void CheckpointFolder::remove_unused() const {
   if (made_) ::rmdir(folder_.c_str());  // which takes an empty one alone
 }

@@ -43,6 +43,8 @@ std::string parent_of(const std::string& folder) {
 ExportFolder::ExportFolder(std::string folder) : folder_(without_slashes(std::move(folder))) {
   std::error_code error;
   const fs::file_status status = fs::symlink_status(folder_, error);
+  // Under its temporary name, which is cut, it could be made.
+  if (error == std::errc::filename_too_long) refuse_folder(folder_, error.message());
   if (fs::exists(status) && !fs::is_directory(status))
     refuse_folder(folder_, "this is there and is no folder");
   if (fs::exists(status) && !fs::is_empty(folder_, error))

@@ -74,6 +74,7 @@ TEST_F(CheckpointFolderTest, LaterOnesStayUntilTheirStepComesAgain) {
 TEST_F(CheckpointFolderTest, TheBestStaysUntilAnotherIs) {
   EXPECT_FALSE(find_best_checkpoint(folder_.path()));
   CheckpointFolder folder(folder_.path(), 1);
+  folder.require_best_link();
   write_best(folder, 5, 0.1 + 0.2);
   for (const std::uint64_t step : {6, 7}) write(folder, step);
   EXPECT_THAT(folder_.names(), ElementsAre("best", "step-000000000005", "step-000000000007"));
@@ -84,9 +85,18 @@ TEST_F(CheckpointFolderTest, TheBestStaysUntilAnotherIs) {
   EXPECT_EQ(best->step, 5U);
   EXPECT_EQ(best->score, 0.1 + 0.2);
   EXPECT_EQ(list_checkpoints(folder_.path()).size(), 2U);  // the link is none of them
+  folder.require_best_link();
   write_best(folder, 8, 0.25);
   EXPECT_THAT(folder_.names(), ElementsAre("best", "step-000000000008"));
   EXPECT_EQ(find_best_checkpoint(folder_.path())->step, 8U);
+}
+
+// In a copy that followed links.
+TEST_F(CheckpointFolderTest, ABestThatIsNoLinkIsToldBefore) {
+  const CheckpointFolder folder(folder_.path(), 1);
+  std::filesystem::create_directory(folder_.path() + "/best");
+  test::expect_refused([&] { folder.require_best_link(); },
+                       "/best: this is no link to one of the checkpoints");
 }
 
 // Of a run that was resumed before it: what is written in its place may be worse.

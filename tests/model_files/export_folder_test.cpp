@@ -58,6 +58,7 @@ TEST(ExportFolder, ReplacesNothing) {
   expect_refused([&] { ExportFolder{folder.file("file")}; }, "is no folder");
   expect_refused([&] { ExportFolder{folder.file("none/m")}; }, "cannot be made");
   expect_refused([] { ExportFolder{""}; }, "cannot be made");
+  expect_refused([&] { ExportFolder{folder.file(std::string(300, 'm'))}; }, "name too long");
   // One that fills while the model is written.
   ExportFolder late(folder.file("late"));
   std::filesystem::create_directory(folder.file("late"));

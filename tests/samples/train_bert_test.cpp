@@ -34,8 +34,9 @@ class TrainBert : public ::testing::Test {
     return words;
   }
   Words small(const Words& more) const {
-    Words words = with({"--layers", "1", "--width", "16", "--heads", "2", "--dropout", "0.1", "--vocabulary",
-                        "280", "--evaluation-samples", "10", "--evaluation-share", "0.2"});
+    Words words =
+        with({"--layers", "1", "--width", "16", "--heads", "2", "--dropout", "0.1", "--vocabulary", "280",
+              "--evaluate-every", "250", "--evaluation-samples", "10", "--evaluation-share", "0.2"});
     words.insert(words.end(), more.begin(), more.end());
     return words;
   }
@@ -124,8 +125,8 @@ TEST_F(TrainBert, TheLearnedTokenizerIsExportedWithTheModel) {
   run_well(small({"--steps", "2", "--export", out}));
   EXPECT_EQ(load_tokenizer(out)->vocabulary_size(), 284);  // with [CLS], [SEP], [PAD] and [MASK]
   EXPECT_EQ(read_model_description(out).vocabulary, 284);
-  const ProgramResult again =
-      run_well(with({"--init", out, "--tokenizer", out, "--steps", "1", "--evaluation-share", "0.2"}));
+  const ProgramResult again = run_well(with({"--init", out, "--tokenizer", out, "--steps", "1",
+                                             "--evaluate-every", "1", "--evaluation-share", "0.2"}));
   EXPECT_THAT(again.output, HasSubstr("tokens of 284,"));
   EXPECT_THAT(again.output, HasSubstr("init          " + out));
 }

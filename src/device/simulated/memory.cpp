@@ -181,15 +181,14 @@ bool Memory::is_mapped(const Allocation& allocation, Bytes begin, Bytes end) {
 OutOfMemory Memory::out_of_memory(MemoryKind kind, Bytes bytes, std::string_view call) const {
   const Pool& from = pool(kind);
   const Bytes free = from.capacity - from.used;
-  const std::string limit =
-      from.capacity == unlimited ? "no limit" : fmt::format("a limit of {}", from.capacity);
-  return {
-      fmt::format(
-          "{}: {} bytes ({}) of {} memory asked, {} free of {}; held: {}. Release some of it, ask for less, "
-          "or open the device with a larger {}",
-          call, bytes, format_bytes(bytes), to_string(kind), free, limit, account(kind),
-          kind == MemoryKind::device ? "capacity" : "host_capacity"),
-      bytes, free};
+  const std::string limit = from.capacity == unlimited
+                                ? "there is no limit of its own"
+                                : fmt::format("{} free of a limit of {}", free, from.capacity);
+  return {fmt::format("{}: {} bytes ({}) of {} memory asked, {}; held: {}. Release some of it, ask for less, "
+                      "or open the device with a larger {}",
+                      call, bytes, format_bytes(bytes), to_string(kind), limit, account(kind),
+                      kind == MemoryKind::device ? "capacity" : "host_capacity"),
+          bytes, free};
 }
 
 std::string Memory::account(MemoryKind kind) const {
