@@ -22,7 +22,9 @@ RunRecord two_processes() {
       "1000,1,1,alloc,device,0,0,0x1000,1048576,1048576,0,\n"
       "5000,1,1,free,device,0,0,0x1000,1048576,0,0,\n"
       "3000,2,2,alloc,device,0,0,0x1000,2097152,2097152,0,\n"
-      "4000,2,2,alloc,managed,0,0,0x2000,4096,2097152,0,\n");
+      "4000,2,2,alloc,managed,0,0,0x2000,4096,2097152,0,\n"
+      "4000,1,1,calls,-,-1,0,0x0,0,0,0,2\n"
+      "4000,2,2,calls,-,-1,0,0x0,0,0,0,2\n");
 }
 
 const RunReport report{{"./program", "--of", "<mine>"}, 4_MiB, {}, "exit code 0"};
