@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -66,11 +65,12 @@ std::string temporary_folder() {
 
 // Whether a process has the file mapped, so that it will move the lines itself.
 bool has_mapped(int process, const fs::path& file) {
+  errno = 0;
   std::ifstream maps(fmt::format("/proc/{}/maps", process));
-  if (!maps) return errno == EACCES;
+  if (!maps) return errno == EACCES;  // a process of another user
   for (std::string line; std::getline(maps, line);)
     if (line.ends_with(file.native())) return true;
-  return !maps.eof() && ::kill(process, 0) == 0;
+  return false;
 }
 
 // Whether a process has `folder` for its lines: it is of the program, or was started by it.
@@ -95,7 +95,7 @@ std::set<int> running_processes(const std::string& folder) {
 
 // What the files of lines told that are not in the record.
 struct Remains {
-  std::uint64_t running = 0;    // processes
+  std::set<int> running;        // processes that write their lines themselves
   std::uint64_t unwritten = 0;  // processes that could not write all of their lines
 };
 
@@ -103,7 +103,7 @@ struct Remains {
 Remains take_remains(const std::string& folder, const std::string& record) {
   Remains remains;
   if (folder.empty()) return remains;
-  std::set<int> running = running_processes(folder);
+  remains.running = running_processes(folder);
   const FileHandle file(::open(record.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
   std::error_code error;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
@@ -111,14 +111,13 @@ Remains take_remains(const std::string& folder, const std::string& record) {
     if (process == 0) continue;
     interpose::PendingLines* const lines = interpose::map_pending_lines(entry.path().string(), false);
     if (lines == nullptr) continue;
-    if (running.contains(process) || has_mapped(process, entry.path()))
-      running.insert(process);
+    if (remains.running.contains(process) || has_mapped(process, entry.path()))
+      remains.running.insert(process);
     else
       lines->move_to(file.get(), record);
     if (lines->lost != 0) ++remains.unwritten;
     interpose::unmap_pending_lines(lines);
   }
-  remains.running = running.size();
   return remains;
 }
 

@@ -246,7 +246,8 @@ std::uint64_t RunRecord::calls() const {
 
 std::uint64_t RunRecord::without_end() const {
   std::uint64_t sum = 0;
-  for (const auto& [image, process] : processes) sum += process.calls > 0 && !process.has_ended ? 1 : 0;
+  for (const auto& [image, process] : processes)
+    sum += process.calls > 0 && !process.has_ended && !running.contains(image.process) ? 1 : 0;
   return sum;
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <istream>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -100,11 +101,11 @@ struct RunRecord {
   std::uint64_t exports = 0, opens = 0;
   std::uint64_t not_exported = 0;  // since it was spilled
   std::uint64_t unreadable = 0;    // lines; a process that crashed may leave the last one unfinished
-  std::uint64_t running = 0;       // processes that went on when the record was read
+  std::set<int> running;           // processes that went on when the record was read
   std::uint64_t unwritten = 0;     // processes that could not write all of their lines
 
   std::uint64_t calls() const;
-  std::uint64_t without_end() const;  // images with calls that were killed, crashed, or go on
+  std::uint64_t without_end() const;  // images with calls that were killed or crashed
 };
 
 // Any text is taken: lines that are none of the record's count as unreadable.

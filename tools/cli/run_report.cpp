@@ -287,9 +287,9 @@ std::string calls_missing(const RunRecord& record) {
       why.push_back(fmt::format("{} process{} {}", grouped(count), count == 1 ? "" : "es", what));
   };
   add(record.unwritten, "could not write all lines");
-  add(record.running, "went on when the program had ended");
-  add(record.without_end() - std::min(record.without_end(), record.running),
-      "ended without a last line, killed or crashed, and the calls under way then are not counted");
+  add(record.running.size(), "went on when the program had ended");
+  add(record.without_end(),
+      "ended without a last line, killed or crashed; calls that were under way are not counted");
   return why.empty() ? "" : fmt::format("some calls may be missing: {}", fmt::join(why, "; "));
 }
 
