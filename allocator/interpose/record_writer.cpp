@@ -74,7 +74,8 @@ void RecordWriter::put(const RecordLine& line) {
       static_cast<unsigned long long>(line.address), static_cast<unsigned long long>(line.bytes),
       static_cast<unsigned long long>(line.live), line.result, detail.data());
   if (length > 0 && static_cast<std::size_t>(length) < longest_line)
-    lines_->used = static_cast<std::uint32_t>(used) + static_cast<std::uint32_t>(length);
+    lines_->used.store(static_cast<std::uint32_t>(used) + static_cast<std::uint32_t>(length),
+                       std::memory_order_release);
 }
 
 int RecordWriter::open_file() const {

@@ -1,7 +1,6 @@
 // Reads the record of `stowage run` (docs/interposer.md) and sums it up.
 #pragma once
 
-#include <compare>
 #include <cstdint>
 #include <istream>
 #include <map>
@@ -75,7 +74,9 @@ struct RunSpill {
 // A program in a process: one that takes another's place by exec has an account of its own.
 struct RunImage {
   RunImage(int process_id, int number_before = 0) : process(process_id), before(number_before) {}
-  auto operator<=>(const RunImage&) const = default;
+  friend bool operator<(const RunImage& one, const RunImage& other) {
+    return one.process != other.process ? one.process < other.process : one.before < other.before;
+  }
 
   int process;
   int before;  // programs that this process, or an earlier one of its id, ran before
