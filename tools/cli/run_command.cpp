@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -14,6 +15,7 @@
 #include <filesystem>
 #include <fstream>
 #include <set>
+#include <thread>
 
 #include "allocator/interpose/pending_lines.h"
 #include "allocator/interpose/record_writer.h"
@@ -93,6 +95,18 @@ std::set<int> running_processes(const std::string& folder) {
   return running;
 }
 
+// As above, of those that do not end within a short while: a child that was just killed takes its time.
+std::set<int> lasting_processes(const std::string& folder) {
+  constexpr std::chrono::milliseconds patience{100}, pause{10};
+  const auto end = std::chrono::steady_clock::now() + patience;
+  std::set<int> running = running_processes(folder);
+  while (!running.empty() && std::chrono::steady_clock::now() < end) {
+    std::this_thread::sleep_for(pause);
+    running = running_processes(folder);
+  }
+  return running;
+}
+
 // What the files of lines told that are not in the record.
 struct Remains {
   std::set<int> running;        // processes that write their lines themselves
@@ -103,7 +117,7 @@ struct Remains {
 Remains take_remains(const std::string& folder, const std::string& record) {
   Remains remains;
   if (folder.empty()) return remains;
-  remains.running = running_processes(folder);
+  remains.running = lasting_processes(folder);
   const FileHandle file(::open(record.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
   std::error_code error;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {

@@ -74,6 +74,15 @@ TEST_F(EndingPrograms, AreSaidToLackCallsWhereAProcessGoesOn) {
               HasSubstr(may_be_missing + "1 process went on when the program had ended"));
 }
 
+TEST_F(EndingPrograms, HaveTheCallsOfChildrenCountedThatNobodyWaitedFor) {
+  const std::string report = folder_.file("report.txt");
+  const Ran ran = run(ender + " 3 spawn 4 kill parent 5", "--report " + report);
+  if (record_.images.size() == 2) {  // the child had ended by then
+    EXPECT_EQ(caught(record_), asked_for(ran.output));
+  }
+  EXPECT_THAT(contents_of(report), HasSubstr(may_be_missing));
+}
+
 TEST_F(EndingPrograms, AreSaidToLackCallsWhereTheRecordCannotBeWritten) {
   const std::string report = folder_.file("report.txt");
   const Ran ran = run(ender + " 3 no_descriptors 500 kill", "--report " + report + " 2>/dev/null");

@@ -74,7 +74,7 @@ const std::map<std::string, std::function<void()>> ways = {
     {"no_descriptors", use_up_descriptors},
     {"no_folders", leave_the_folders},
     {"threads", allocate_in_threads},
-    {"sleep", [] { usleep(300'000); }},
+    {"sleep", [] { usleep(900'000); }},
     {"parent", [] { std::exit(0); }},  // the child's end
 };
 
