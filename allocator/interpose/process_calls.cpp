@@ -1,6 +1,6 @@
 // Calls by which a process leaves the reach of `stowage run`: it starts a program in an environment without
-// the libraries, or changes to a user who may not write the record. They are let through, and the record says
-// so. Programs that make the system calls themselves are not seen.
+// the libraries or with another record, or changes to a user who may not write the record. They are let
+// through, and the record says so. Programs that make the system calls themselves are not seen.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <spawn.h>
