@@ -24,7 +24,7 @@ struct Count {
 }  // namespace
 
 Ledger::Ledger(LedgerOptions options)
-    : options_(std::move(options)), writer_(options_.record, options_.start_ns) {}
+    : options_(std::move(options)), writer_(options_.record, options_.start_ns, options_.pending) {}
 
 void Ledger::announce() {
   const MutexLock lock(mutex_);
@@ -281,6 +281,7 @@ Bytes Ledger::free_shown(int device, Bytes free) {
 }
 
 void Ledger::end_locked() {
+  announce_locked();
   writer_.add({.event = "calls", .detail = Count(calls_).text.data()});
   for (const auto& [device, card] : cards_) {
     writer_.add({.event = "total", .device = device, .bytes = card.peak, .live = card.live});
@@ -323,7 +324,7 @@ int Ledger::open_record() {
 void Ledger::user_changed(int record) {
   const MutexLock lock(mutex_);
   if (record < 0 || writer_.can_append()) return;
-  writer_.add({.event = "unrecorded", .detail = options_.program});
+  writer_.put({.event = "unrecorded", .detail = options_.program});
   writer_.flush_to(record);
 }
 

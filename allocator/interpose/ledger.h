@@ -34,6 +34,7 @@ struct LedgerOptions {
   std::string record = {};                          // a file that exists; empty: no record
   bool every_call = true;                           // in the record; else only processes and totals
   std::uint64_t start_ns = 0;                       // of CLOCK_MONOTONIC: time 0 of the record
+  std::string pending = {};                         // the folder of lines that are not in the record yet
   std::string program = {};                         // the name of this process
 };
 
@@ -83,6 +84,7 @@ class Ledger {
   void user_changed(int record);
 
   Bytes limit() const { return options_.limit; }
+  bool records_to(std::string_view file) const { return options_.record == file; }
   Bytes live(int device);
   Bytes spilled();  // now
   // Of what a card has: what the program is to believe.

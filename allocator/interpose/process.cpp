@@ -89,6 +89,7 @@ LedgerOptions options_of_environment() {
   options.limit = number_in_environment("STOWAGE_RUN_LIMIT").value_or(options.limit);
   options.record = text_in_environment("STOWAGE_RUN_RECORD");
   options.every_call = std::string_view(text_in_environment("STOWAGE_RUN_DETAIL")) == "calls";
+  options.pending = text_in_environment("STOWAGE_RUN_PENDING");
   options.start_ns = number_in_environment("STOWAGE_RUN_START").value_or(0);
   options.program = program_invocation_short_name;
   return options;

@@ -1,6 +1,6 @@
 // Calls by which a process leaves the reach of `stowage run`: it starts a program in an environment without
-// the libraries, or changes to a user who may not write the record. They are let through, and the record says
-// so. Programs that make the system calls themselves are not seen.
+// the libraries or with another record, or changes to a user who may not write the record. They are let
+// through, and the record says so. Programs that make the system calls themselves are not seen.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <spawn.h>
@@ -24,14 +24,21 @@ Function* next(const char* name) {
   return reinterpret_cast<Function*>(real_dlsym(RTLD_NEXT, name));
 }
 
-bool watched(char* const* environment) {
-  bool library = false, settings = false;
+enum class Place { watched, elsewhere, unwatched };
+
+// Where the calls of a program with this environment are recorded: here, in the record of a `stowage run`
+// that this one's program makes, or nowhere.
+Place place_of(char* const* environment) {
+  constexpr std::string_view record = "STOWAGE_RUN_RECORD=";
+  bool library = false, settings = false, here = true;
   for (char* const* entry = environment; entry != nullptr && *entry != nullptr; ++entry) {
     const std::string_view text = *entry;
     library = library || (text.starts_with("LD_PRELOAD=") && text.find("libstowage_preload.so") != text.npos);
     settings = settings || text.starts_with("STOWAGE_RUN_START=");
+    if (text.starts_with(record)) here = ledger().records_to(text.substr(record.size()));
   }
-  return library && settings;
+  if (!library || !settings) return Place::unwatched;
+  return here ? Place::watched : Place::elsewhere;
 }
 
 bool can_start(const char* path) { return faccessat(AT_FDCWD, path, X_OK, AT_EACCESS) == 0; }
@@ -53,15 +60,17 @@ bool found_in_path(const char* file) {
   }
 }
 
-void note_unwatched(const char* path) {
+void note(Place place, const char* path) {
+  if (place == Place::watched) return;
   const char* const slash = std::strrchr(path, '/');
-  ledger().note_leaving("unwatched", slash == nullptr ? path : slash + 1);
+  ledger().note_leaving(place == Place::elsewhere ? "elsewhere" : "unwatched",
+                        slash == nullptr ? path : slash + 1);
 }
 
 // Before a program takes this one's place: afterwards there is nobody to tell.
 void starts(const char* path, char* const* environment, bool found) {
   const int saved = errno;
-  if (!watched(environment) && found) note_unwatched(path);
+  if (found) note(place_of(environment), path);
   errno = saved;
 }
 
@@ -71,7 +80,7 @@ using Spawn = int(pid_t*, const char*, const posix_spawn_file_actions_t*, const 
 int spawn(const char* name, pid_t* process, const char* path, const posix_spawn_file_actions_t* actions,
           const posix_spawnattr_t* attributes, char* const* words, char* const* environment) {
   const int result = next<Spawn>(name)(process, path, actions, attributes, words, environment);
-  if (result == 0 && !watched(environment)) note_unwatched(path);
+  if (result == 0) note(place_of(environment), path);
   return result;
 }
 

@@ -4,6 +4,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <ctime>
@@ -33,24 +34,48 @@ std::array<char, longest_detail + 1> one_field(std::string_view text) {
 
 }  // namespace
 
-RecordWriter::RecordWriter(std::string path, std::uint64_t start_ns)
-    : path_(std::move(path)), start_ns_(start_ns), pid_(getpid()) {}
+RecordWriter::RecordWriter(std::string path, std::uint64_t start_ns, std::string folder)
+    : path_(std::move(path)), folder_(std::move(folder)), start_ns_(start_ns), pid_(getpid()) {}
+
+RecordWriter::~RecordWriter() {
+  if (is_mapped_) unmap_pending_lines(lines_);
+  unmap_pending_lines(parents_);
+}
+
+// With the first line. A page that has lines already is of the program whose place this one took.
+void RecordWriter::take_page() {
+  if (std::exchange(has_asked_, true) || folder_.empty()) return;
+  const int saved = errno;
+  PendingLines* const page = map_pending_lines(pending_file(folder_), true);
+  errno = saved;
+  if (page == nullptr) return;
+  lines_ = page;
+  is_mapped_ = true;
+  flush();
+}
 
 void RecordWriter::add(const RecordLine& line) {
+  put(line);
+  if (!waits()) flush();
+}
+
+void RecordWriter::put(const RecordLine& line) {
   if (path_.empty()) return;
-  if (buffer_.size() - used_ < longest_line) flush();
+  take_page();
+  if (PendingLines::capacity - lines_->used < longest_line) flush();
+  const std::size_t used = lines_->used;
   const std::uint64_t now = now_ns();
   const auto detail = one_field(line.detail);
   const int length = std::snprintf(
-      buffer_.data() + used_, longest_line, "%llu,%d,%ld,%.*s,%.*s,%d,%llu,0x%llx,%llu,%llu,%d,%s\n",
+      lines_->text.data() + used, longest_line, "%llu,%d,%ld,%.*s,%.*s,%d,%llu,0x%llx,%llu,%llu,%d,%s\n",
       static_cast<unsigned long long>(now > start_ns_ ? now - start_ns_ : 0), pid_, syscall(SYS_gettid),
       static_cast<int>(line.event.size()), line.event.data(), static_cast<int>(line.kind.size()),
       line.kind.data(), line.device, static_cast<unsigned long long>(line.stream),
       static_cast<unsigned long long>(line.address), static_cast<unsigned long long>(line.bytes),
       static_cast<unsigned long long>(line.live), line.result, detail.data());
   if (length > 0 && static_cast<std::size_t>(length) < longest_line)
-    used_ += static_cast<std::size_t>(length);
-  if (finished_) flush();
+    lines_->used.store(static_cast<std::uint32_t>(used) + static_cast<std::uint32_t>(length),
+                       std::memory_order_release);
 }
 
 int RecordWriter::open_file() const {
@@ -65,29 +90,36 @@ bool RecordWriter::can_append() const {
 
 // One write: lines of several processes do not mix.
 void RecordWriter::flush_to(int file) {
-  [[maybe_unused]] const ssize_t written = write(file, buffer_.data(), used_);
-  used_ = 0;
+  lines_->move_to(file, path_);
+  if (!is_mapped_ && parents_ != nullptr && lines_->lost != 0) parents_->lost = 1;
 }
 
 void RecordWriter::flush() {
-  if (used_ == 0) return;
+  if (lines_->used == 0) return;
   const int saved = errno;
-  if (const int file = open_file(); file >= 0) {
-    flush_to(file);
-    close(file);
-  }
-  used_ = 0;
+  const int file = open_file();
+  flush_to(file);
+  if (file >= 0) close(file);
   errno = saved;
 }
 
 void RecordWriter::finish() {
   finished_ = true;
   flush();
+  // The page stays where it has to tell of lost lines.
+  const int saved = errno;
+  if (is_mapped_ && lines_->lost == 0) unlink(pending_file(folder_).c_str());
+  errno = saved;
 }
 
 void RecordWriter::start_again() {
-  used_ = 0;
-  finished_ = false;
+  if (is_mapped_) {
+    unmap_pending_lines(parents_);
+    parents_ = lines_;
+    lines_ = &own_;
+  }
+  own_.used = own_.moving = 0;
+  is_mapped_ = has_asked_ = finished_ = false;
   pid_ = getpid();
 }
 

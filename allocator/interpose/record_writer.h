@@ -2,11 +2,12 @@
 // docs/interposer.md describes the format.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
+
+#include "allocator/interpose/pending_lines.h"
 
 namespace stowage::interpose {
 
@@ -25,15 +26,20 @@ struct RecordLine {
   std::string_view detail = {};
 };
 
-// Not thread-safe. Keeps at most 4 KiB: what a crash can lose. The file is opened for each write, since
-// programs close descriptors that they do not know; an error is no reason to disturb the program, so it is
-// passed over.
+// Not thread-safe. Lines wait in the process's page of PendingLines, which outlives the process; where there
+// can be none, each line is written at once. The file is opened for each write, since programs close
+// descriptors that they do not know. An error is no reason to disturb the program: it is noted in the page.
 class RecordWriter {
  public:
-  // `path` empty: nothing is written. Times count from `start_ns` of CLOCK_MONOTONIC.
-  RecordWriter(std::string path, std::uint64_t start_ns);
+  // `path` empty: nothing is written. Times count from `start_ns` of CLOCK_MONOTONIC. `folder` is where files
+  // of pending lines are; empty: each line is written at once.
+  RecordWriter(std::string path, std::uint64_t start_ns, std::string folder = {});
+  ~RecordWriter();
+  RecordWriter(const RecordWriter&) = delete;
+  RecordWriter& operator=(const RecordWriter&) = delete;
 
   void add(const RecordLine& line);
+  void put(const RecordLine& line);  // as `add`, and the line waits in any case
   void flush();
   // The file, which the caller closes; -1: it cannot be appended to, or there is none.
   int open_file() const;
@@ -41,17 +47,23 @@ class RecordWriter {
   void flush_to(int file);
   // Every line from now on is written at once: the process is about to end.
   void finish();
-  // In a child after fork: forgets what is not written yet, it is the parent's.
+  // In a child after fork: the page is the parent's, and so are the lines in it.
   void start_again();
   bool in_own_process() const;  // not so in a child of vfork
 
  private:
-  std::string path_;
+  bool waits() const { return is_mapped_ && !finished_; }
+  void take_page();
+
+  std::string path_, folder_;
   std::uint64_t start_ns_;
   int pid_;
   bool finished_ = false;
-  std::array<char, 4096> buffer_{};
-  std::size_t used_ = 0;
+  bool is_mapped_ = false;  // `lines_` is this process's page
+  bool has_asked_ = false;  // for a page
+  PendingLines own_;        // where there is no page
+  PendingLines* lines_ = &own_;
+  PendingLines* parents_ = nullptr;  // the page of the process that this one was forked from
 };
 
 }  // namespace stowage::interpose

@@ -1,16 +1,25 @@
 #include "tools/cli/run_command.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
 
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
 #include <filesystem>
 #include <fstream>
+#include <set>
+#include <thread>
 
+#include "allocator/interpose/pending_lines.h"
 #include "allocator/interpose/record_writer.h"
+#include "src/base/file_handle.h"
 #include "src/base/output_file.h"
 #include "src/base/temporary.h"
 #include "stowage/error.h"
@@ -21,6 +30,8 @@ namespace stowage {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr const char* pending_variable = "STOWAGE_RUN_PENDING";
 
 // Beside the program in an installed tree, else where it was built.
 std::string injected_library(const char* name) {
@@ -49,13 +60,91 @@ std::string before_others(const char* variable, const std::string& library) {
   return others == nullptr || *others == '\0' ? library : library + ':' + others;
 }
 
+std::string temporary_folder() {
+  std::error_code error;
+  return fs::temp_directory_path(error).string();
+}
+
+// Whether a process has the file mapped, so that it will move the lines itself.
+bool has_mapped(int process, const fs::path& file) {
+  errno = 0;
+  std::ifstream maps(fmt::format("/proc/{}/maps", process));
+  if (!maps) return errno == EACCES;  // a process of another user
+  for (std::string line; std::getline(maps, line);)
+    if (line.ends_with(file.native())) return true;
+  return false;
+}
+
+// Whether a process has `folder` for its lines: it is of the program, or was started by it.
+bool is_of_program(const fs::path& process, const std::string& folder) {
+  std::ifstream file(process / "environ", std::ios::binary);
+  const std::string wanted = std::string(pending_variable) + '=' + folder;
+  for (std::string entry; std::getline(file, entry, '\0');)
+    if (entry == wanted) return true;
+  return false;
+}
+
+// The processes that go on when the program has ended.
+std::set<int> running_processes(const std::string& folder) {
+  std::set<int> running;
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator("/proc", error)) {
+    const int process = std::atoi(entry.path().filename().c_str());
+    if (process > 0 && is_of_program(entry.path(), folder)) running.insert(process);
+  }
+  return running;
+}
+
+// As above, of those that do not end within a short while: a child that was just killed takes its time.
+std::set<int> lasting_processes(const std::string& folder) {
+  constexpr std::chrono::milliseconds patience{100}, pause{10};
+  const auto end = std::chrono::steady_clock::now() + patience;
+  std::set<int> running = running_processes(folder);
+  while (!running.empty() && std::chrono::steady_clock::now() < end) {
+    std::this_thread::sleep_for(pause);
+    running = running_processes(folder);
+  }
+  return running;
+}
+
+// What the files of lines told that are not in the record.
+struct Remains {
+  std::set<int> running;        // processes that write their lines themselves
+  std::uint64_t unwritten = 0;  // processes that could not write all of their lines
+};
+
+// Appends the lines that ended processes left in `folder` to `record`.
+Remains take_remains(const std::string& folder, const std::string& record) {
+  Remains remains;
+  if (folder.empty()) return remains;
+  remains.running = lasting_processes(folder);
+  const FileHandle file(::open(record.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
+    const int process = interpose::process_of_pending_file(entry.path().filename().native());
+    if (process == 0) continue;
+    interpose::PendingLines* const lines = interpose::map_pending_lines(entry.path().string(), false);
+    if (lines == nullptr) continue;
+    if (remains.running.contains(process) || has_mapped(process, entry.path()))
+      remains.running.insert(process);
+    else
+      lines->move_to(file.get(), record);
+    if (lines->lost != 0) ++remains.unwritten;
+    interpose::unmap_pending_lines(lines);
+  }
+  return remains;
+}
+
 // The file that the program's processes append to: the user's, or one of our own that goes when this does,
 // from which a device or a FIFO of the user's gets it at the end.
 class RecordFile {
  public:
   // "-" is the standard error: the standard output is the program's.
   explicit RecordFile(const std::string& path)
-      : users_("--record", path == "-" ? "/dev/stderr" : path, Writing::growing) {
+      : users_("--record", path == "-" ? "/dev/stderr" : path, Writing::growing),
+        pending_(temporary_folder(), "stowage-run-lines", Temporary::Kind::folder) {
+    if (pending_.made() && ::chmod(pending_.path().c_str(), 0700) == 0)
+      pending_path_ = fs::absolute(pending_.path()).string();
     if (users_.wanted() && !users_.is_direct()) {
       users_.start();
       path_ = fs::absolute(path).string();
@@ -66,6 +155,9 @@ class RecordFile {
   }
 
   const std::string& path() const { return path_; }
+
+  // The folder for lines that are not in the file yet; "": none can be made, and each is written at once.
+  const std::string& pending() const { return pending_path_; }
 
   void finish() {
     if (own_.made() && users_.wanted()) {
@@ -79,8 +171,7 @@ class RecordFile {
 
  private:
   void make_own() {
-    std::error_code error;
-    const std::string folder = fs::temp_directory_path(error).string();
+    const std::string folder = temporary_folder();
     own_ = Temporary(folder, "stowage-run", Temporary::Kind::file);
     if (!own_.made() || ::fchmod(own_.take_file().get(), 0600) != 0)
       throw InvalidInput(fmt::format("run: no file can be made in '{}' ({}); name another folder in TMPDIR",
@@ -90,6 +181,8 @@ class RecordFile {
 
   OutputFile users_;
   Temporary own_;
+  Temporary pending_;
+  std::string pending_path_;
   std::string path_;
 };
 
@@ -99,16 +192,42 @@ std::uint64_t monotonic_ns() {
   return static_cast<std::uint64_t>(time.tv_sec) * 1'000'000'000U + static_cast<std::uint64_t>(time.tv_nsec);
 }
 
+// The number that a `stowage run` around this one gives its programs; nothing: it gives none.
+std::optional<Bytes> outer(const char* variable) {
+  const char* const text = std::getenv(variable);
+  Bytes value = 0;
+  if (text == nullptr) return std::nullopt;
+  const std::string_view digits = text;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  return error == std::errc() && end == digits.data() + digits.size() ? std::optional(value) : std::nullopt;
+}
+
+std::optional<Bytes> smaller(std::optional<Bytes> one, std::optional<Bytes> other) {
+  return one && other ? std::min(one, other) : one ? one : other;
+}
+
+// The command as it holds inside of another `stowage run`, whose limits stay.
+RunCommand within_outer(RunCommand command) {
+  command.limit = smaller(command.limit, outer("STOWAGE_RUN_LIMIT"));
+  command.spill = smaller(command.spill, outer("STOWAGE_RUN_SPILL"));
+  command.cache = command.cache || outer("STOWAGE_RUN_CACHE") == Bytes{1};
+  return command;
+}
+
+bool records_calls(const RunCommand& command) {
+  return !command.record_file.empty() || !command.report_file.empty();
+}
+
 std::vector<std::pair<std::string, std::string>> variables_for(const RunCommand& command,
-                                                               const std::string& record) {
-  const bool every_call = !command.record_file.empty() || !command.report_file.empty();
+                                                               const RecordFile& record) {
   return {{"LD_PRELOAD", before_others("LD_PRELOAD", injected_library("libstowage_preload.so"))},
           {"LD_AUDIT", before_others("LD_AUDIT", injected_library("libstowage_audit.so"))},
           {"STOWAGE_RUN_LIMIT", command.limit ? std::to_string(*command.limit) : ""},
           {"STOWAGE_RUN_SPILL", command.spill ? std::to_string(*command.spill) : ""},
           {"STOWAGE_RUN_CACHE", command.cache ? "1" : ""},
-          {"STOWAGE_RUN_RECORD", record},
-          {"STOWAGE_RUN_DETAIL", every_call ? "calls" : "totals"},
+          {"STOWAGE_RUN_RECORD", record.path()},
+          {pending_variable, record.pending()},
+          {"STOWAGE_RUN_DETAIL", records_calls(command) ? "calls" : "totals"},
           {"STOWAGE_RUN_START", std::to_string(monotonic_ns())}};
 }
 
@@ -129,21 +248,31 @@ void write_report(const RunCommand& command, const RunRecord& record, const Chil
   file.commit();
 }
 
+void tell(const RunCommand& command, const RunRecord& record) {
+  const std::string nothing = nothing_caught(record);
+  if (!nothing.empty()) std::fprintf(stderr, "stowage: %s\n", nothing.c_str());
+  if (nothing.empty() && !records_calls(command)) return;  // nobody asked how many there are
+  const std::string missing = calls_missing(record);
+  if (!missing.empty()) std::fprintf(stderr, "stowage: %s\n", missing.c_str());
+}
+
 ChildEnd run_and_report(const RunCommand& command) {
   OutputFile report_file("--report", command.report_file == "-" ? "" : command.report_file, Writing::whole);
   RecordFile record_file(command.record_file);
-  const ChildEnd end = run_child(command.program, variables_for(command, record_file.path()));
+  const ChildEnd end = run_child(command.program, variables_for(command, record_file));
+  const Remains remains = take_remains(record_file.pending(), record_file.path());
   std::ifstream text(record_file.path(), std::ios::binary);
-  const RunRecord record = read_run_record(text);
+  RunRecord record = read_run_record(text);
+  record.running = remains.running;
+  record.unwritten = remains.unwritten;
   record_file.finish();
-  const std::string nothing = nothing_caught(record);
-  if (!nothing.empty() && command.report_file != "-") std::fprintf(stderr, "stowage: %s\n", nothing.c_str());
+  if (command.report_file != "-") tell(command, record);
   write_report(command, record, end, report_file);
   return end;
 }
 
 }  // namespace
 
-int run_run_command(const RunCommand& command) { return end_as(run_and_report(command)); }
+int run_run_command(const RunCommand& command) { return end_as(run_and_report(within_outer(command))); }
 
 }  // namespace stowage

@@ -116,6 +116,7 @@ void add_spill(RunSpill& spill, const Row& row) {
 
 // The process's end, or that of its first call: what it holds, it held until then.
 void add_calls(RunProcess& process, const Row& row) {
+  process.has_ended = true;
   process.calls = std::max(process.calls, number_in<std::uint64_t>(row.detail).value_or(0));
   for (auto& [number, card] : process.cards) {
     card.curve.add(row.time, card.live);
@@ -149,11 +150,25 @@ bool add_leaving(std::map<std::string, int>& programs, const Row& row) {
   return true;
 }
 
+// The image that the line is of; "process" is the first line of each. Null: there are too many.
+RunProcess* image_of(RunRecord& record, const Row& row) {
+  const auto known = record.images.find(row.process);
+  const int images = known == record.images.end() ? 0 : known->second;
+  const bool is_new = images == 0 || row.event == "process";
+  if (!is_new) return &record.processes.at({row.process, images - 1});
+  if (record.processes.size() >= most_processes) return nullptr;
+  if (images > 0) record.processes.at({row.process, images - 1}).has_ended = true;
+  record.images[row.process] = images + 1;
+  return &record.processes[{row.process, images}];
+}
+
 bool add_row(RunRecord& record, const Row& row) {
   if (row.event == "unwatched") return add_leaving(record.unwatched, row);
+  if (row.event == "elsewhere") return add_leaving(record.elsewhere, row);
   if (row.event == "unrecorded") return add_leaving(record.unrecorded, row);
-  if (!record.processes.contains(row.process) && record.processes.size() >= most_processes) return false;
-  RunProcess& process = record.processes[row.process];
+  RunProcess* const found = image_of(record, row);
+  if (found == nullptr) return false;
+  RunProcess& process = *found;
   if (row.event == "process") {
     process.program = row.detail;
   } else if (row.event == "calls") {
@@ -226,6 +241,13 @@ void RunHeld::add(std::uint64_t time_ns, Bytes value) {
 std::uint64_t RunRecord::calls() const {
   std::uint64_t sum = 0;
   for (const auto& [id, process] : processes) sum += process.calls;
+  return sum;
+}
+
+std::uint64_t RunRecord::without_end() const {
+  std::uint64_t sum = 0;
+  for (const auto& [image, process] : processes)
+    sum += process.calls > 0 && !process.has_ended && !running.contains(image.process) ? 1 : 0;
   return sum;
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <istream>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -70,25 +71,42 @@ struct RunSpill {
   RunHeld held;
 };
 
+// A program in a process: one that takes another's place by exec has an account of its own.
+struct RunImage {
+  RunImage(int process_id, int number_before = 0) : process(process_id), before(number_before) {}
+  friend bool operator<(const RunImage& one, const RunImage& other) {
+    return one.process != other.process ? one.process < other.process : one.before < other.before;
+  }
+
+  int process;
+  int before;  // programs that this process, or an earlier one of its id, ran before
+};
+
 struct RunProcess {
   std::string program;
   std::uint64_t calls = 0;
+  bool has_ended = false;  // by itself, or by an exec
   std::map<int, RunCard> cards;
   std::map<std::string, RunKind> kinds;
   RunSpill spill;
 };
 
 struct RunRecord {
-  std::map<int, RunProcess> processes;  // by process id
-  std::map<std::string, int> missed;    // functions given out at a version that the interposer does not know
+  std::map<RunImage, RunProcess> processes;
+  std::map<int, int> images;          // by process id, how many it has in `processes`
+  std::map<std::string, int> missed;  // functions given out at a version that the interposer does not know
   // Programs that were started in an environment without the libraries, and processes that became a user who
   // cannot write the record; by name, how often.
   std::map<std::string, int> unwatched, unrecorded;
+  std::map<std::string, int> elsewhere;  // programs of a `stowage run` inside, by name
   std::uint64_t exports = 0, opens = 0;
   std::uint64_t not_exported = 0;  // since it was spilled
   std::uint64_t unreadable = 0;    // lines; a process that crashed may leave the last one unfinished
+  std::set<int> running;           // processes that went on when the record was read
+  std::uint64_t unwritten = 0;     // processes that could not write all of their lines
 
   std::uint64_t calls() const;
+  std::uint64_t without_end() const;  // images with calls that were killed or crashed
 };
 
 // Any text is taken: lines that are none of the record's count as unreadable.

@@ -135,8 +135,9 @@ std::string spill_cost(const Spilled& spilled) {
 }
 
 std::string processes_of(const RunRecord& record) {
-  const std::size_t count = record.processes.size();
-  return fmt::format("{} process{}", count, count == 1 ? "" : "es");
+  const std::size_t count = record.images.size(), images = record.processes.size();
+  const std::string processes = fmt::format("{} process{}", count, count == 1 ? "" : "es");
+  return images == count ? processes : fmt::format("{} process images of {}", images, processes);
 }
 
 std::string command_line(const std::vector<std::string>& words) {
@@ -187,11 +188,11 @@ std::string kinds_table(const Total& total) {
 std::string processes_table(const RunRecord& record) {
   std::string rows = "<table><tr><th>process<th>program<th>calls<th>peak</tr>";
   std::size_t shown = 0;
-  for (const auto& [id, process] : record.processes) {
+  for (const auto& [image, process] : record.processes) {
     if (++shown > most_processes_shown) break;
     Bytes peak = 0;
     for (const auto& [device, card] : process.cards) peak = std::max(peak, card.peak);
-    rows += fmt::format("<tr><td>{}<td>{}<td>{}<td>{}</tr>", id, html_text(process.program),
+    rows += fmt::format("<tr><td>{}<td>{}<td>{}<td>{}</tr>", image.process, html_text(process.program),
                         grouped(process.calls), format_bytes(peak));
   }
   rows += "</table>";
@@ -216,8 +217,8 @@ std::string names_of(const std::map<std::string, int>& programs) {
 // Lines that tell what the figures do not cover.
 std::vector<std::string> notes_of(const RunRecord& record) {
   std::vector<std::string> notes;
-  const std::string nothing = nothing_caught(record);
-  if (!nothing.empty()) notes.push_back(nothing);
+  for (std::string note : {nothing_caught(record), calls_missing(record)})
+    if (!note.empty()) notes.push_back(std::move(note));
   const Spilled spilled = spilled_of(record);
   if (spilled.full > 0) {
     notes.push_back(fmt::format("{} allocation{} found the host memory of --spill used up, and failed",
@@ -237,6 +238,10 @@ std::vector<std::string> notes_of(const RunRecord& record) {
     notes.push_back(
         fmt::format("started in an environment without the libraries, so neither limited nor recorded: {}",
                     names_of(record.unwatched)));
+  }
+  if (!record.elsewhere.empty()) {
+    notes.push_back(fmt::format("started with another record, by a stowage run inside of this one: {}",
+                                names_of(record.elsewhere)));
   }
   if (!record.unrecorded.empty()) {
     notes.push_back(
@@ -266,8 +271,26 @@ std::string nothing_caught(const RunRecord& record) {
            "set-uid, or "
            "not of x86-64";
   }
-  return fmt::format("0 calls were caught: the libraries were in {}, and none of them allocated CUDA memory",
-                     processes_of(record));
+  const bool all_ended = std::all_of(record.processes.begin(), record.processes.end(),
+                                     [](const auto& image) { return image.second.has_ended; });
+  return fmt::format(
+      "0 calls were caught: the libraries were in {}, and {}{}", processes_of(record),
+      all_ended ? "none of them allocated CUDA memory"
+                : "none of them had allocated CUDA memory when it was killed or read",
+      record.elsewhere.empty() ? "" : ", but programs have another record: " + names_of(record.elsewhere));
+}
+
+std::string calls_missing(const RunRecord& record) {
+  std::vector<std::string> why;
+  const auto add = [&](std::uint64_t count, std::string_view what) {
+    if (count > 0)
+      why.push_back(fmt::format("{} process{} {}", grouped(count), count == 1 ? "" : "es", what));
+  };
+  add(record.unwritten, "could not write all lines");
+  add(record.running.size(), "went on when the program had ended");
+  add(record.without_end(),
+      "ended without a last line, killed or crashed; calls that were under way are not counted");
+  return why.empty() ? "" : fmt::format("some calls may be missing: {}", fmt::join(why, "; "));
 }
 
 std::string run_report_text(const RunReport& report, const RunRecord& record) {

@@ -52,6 +52,23 @@ TEST(RunRecord, KeepsProcessesApart) {
   EXPECT_EQ(record.processes.at(2).cards.at(1).live, 5U);
 }
 
+TEST(RunRecord, KeepsProgramsOfOneProcessApart) {
+  const RunRecord record = read(
+      "10,1,1,process,-,-1,0,0x0,0,0,0,one\n"
+      "11,1,1,alloc,device,0,0,0x1000,100,100,0,\n"
+      "12,2,2,process,-,-1,0,0x0,0,0,0,other\n"
+      "13,1,1,process,-,-1,0,0x0,0,0,0,two\n"
+      "14,1,1,alloc,device,0,0,0x1000,10,10,0,\n"
+      "15,1,1,calls,-,-1,0,0x0,0,0,0,1\n");
+  ASSERT_EQ(record.processes.size(), 3U);
+  EXPECT_EQ(record.images.at(1), 2);
+  EXPECT_EQ(record.processes.at({1, 0}).program, "one");
+  EXPECT_EQ(record.processes.at({1, 0}).kinds.at("device").live, 100U);
+  EXPECT_EQ(record.processes.at({1, 1}).program, "two");
+  EXPECT_EQ(record.processes.at({1, 1}).kinds.at("device").live, 10U);
+  EXPECT_EQ(record.without_end(), 0U) << "an exec ends a program";
+}
+
 TEST(RunRecord, TakesTotalsAlone) {
   const RunRecord record = read(
       "10,1,1,process,-,-1,0,0x0,0,0,0,name\n"

@@ -22,7 +22,9 @@ RunRecord two_processes() {
       "1000,1,1,alloc,device,0,0,0x1000,1048576,1048576,0,\n"
       "5000,1,1,free,device,0,0,0x1000,1048576,0,0,\n"
       "3000,2,2,alloc,device,0,0,0x1000,2097152,2097152,0,\n"
-      "4000,2,2,alloc,managed,0,0,0x2000,4096,2097152,0,\n");
+      "4000,2,2,alloc,managed,0,0,0x2000,4096,2097152,0,\n"
+      "4000,1,1,calls,-,-1,0,0x0,0,0,0,2\n"
+      "4000,2,2,calls,-,-1,0,0x0,0,0,0,2\n");
 }
 
 const RunReport report{{"./program", "--of", "<mine>"}, 4_MiB, {}, "exit code 0"};
@@ -58,6 +60,37 @@ TEST(RunReport, SaysWhenNothingWasCaught) {
   EXPECT_THAT(nothing_caught(idle), HasSubstr("0 calls were caught: the libraries were in 1 process,"));
   EXPECT_THAT(run_report_text(report, idle), HasSubstr("note          0 calls were caught"));
   EXPECT_THAT(run_report_html(report, idle), HasSubstr("<p class=\"note\">0 calls were caught"));
+}
+
+TEST(RunReport, SaysThatCallsMayBeMissing) {
+  EXPECT_EQ(calls_missing(two_processes()), "");
+  RunRecord record = record_of(
+      "0,1,1,alloc,device,0,0,0x1000,1,1,0,\n"
+      "0,2,2,alloc,device,0,0,0x1000,1,1,0,\n"
+      "0,3,3,process,-,-1,0,0x0,0,0,0,killed_before_it_called\n");
+  EXPECT_EQ(calls_missing(record),
+            "some calls may be missing: 2 processes ended without a last line, killed or crashed; calls that "
+            "were under way are not counted");
+  record.running = {2, 4};
+  record.unwritten = 1;
+  EXPECT_EQ(
+      calls_missing(record),
+      "some calls may be missing: 1 process could not write all lines; 2 processes went on when the "
+      "program had ended; 1 process ended without a last line, killed or crashed; calls that were under "
+      "way are not counted");
+  EXPECT_THAT(run_report_text(report, record),
+              HasSubstr("note          some calls may be missing: 1 process"));
+}
+
+TEST(RunReport, TellsProgramsFromTheProcessesThatRanThem) {
+  const RunRecord record = record_of(
+      "0,1,1,process,-,-1,0,0x0,0,0,0,one\n"
+      "0,1,1,alloc,device,0,0,0x1000,1,1,0,\n"
+      "0,1,1,process,-,-1,0,0x0,0,0,0,two\n"
+      "0,1,1,alloc,device,0,0,0x1000,1,1,0,\n"
+      "0,1,1,calls,-,-1,0,0x0,0,0,0,1\n");
+  EXPECT_THAT(run_report_text(report, record),
+              HasSubstr("calls         2 caught in 2 process images of 1 process\n"));
 }
 
 TEST(RunReport, SaysWhatWentToTheHostAndWhatThatCost) {
