@@ -262,6 +262,7 @@ int train_on(Devices& devices, Beginning& run, const Options& options, Setup& se
   });
   work.reset();
   print(printable_lines(begun + unpinned_note(*setup.plan, setup.machine, trainer->engine().unpinned())));
+  job.together([&] { trainer->start_log(run.outputs->log); });
   run_or_report(*trainer, setup, *run.outputs, failures);
   if (trainer->engine().completed_steps() < options.steps) trainer->recorder().stop("by " + interrupted_by());
   if (job.leads() && trainer->statistics().steps() > 0)
