@@ -132,15 +132,15 @@ PoolId CachingAllocator::Implementation::route(LaneId lane, PoolId id) {
   return before;
 }
 
-ObserverId CachingAllocator::Implementation::add_observer(OutOfMemoryObserver observer) {
+void CachingAllocator::Implementation::end_route(LaneId lane, PoolId before) {
   const MutexLock lock(mutex_);
-  observers_.emplace(next_observer_, std::move(observer));
-  return next_observer_++;
-}
-
-void CachingAllocator::Implementation::remove_observer(ObserverId observer) {
-  const MutexLock lock(mutex_);
-  observers_.erase(observer);
+  Stream* const stream = lane < most_lanes ? streams_[lane].load(std::memory_order_acquire) : nullptr;
+  if (stream == nullptr) return;
+  const MutexLock stream_lock(stream->mutex);
+  Cache* target = stream->find_cache(*pools_.front());  // which every stream has
+  for (const auto& pool : pools_)
+    if (Cache* const cache = pool->id == before ? stream->find_cache(*pool) : nullptr) target = cache;
+  stream->current = target;
 }
 
 }  // namespace stowage

@@ -253,9 +253,9 @@ void CachingAllocator::set_limit(Bytes limit) { implementation_->set_limit(limit
 PoolId CachingAllocator::create_pool() { return implementation_->create_pool(); }
 void CachingAllocator::destroy_pool(PoolId pool) { implementation_->destroy_pool(pool); }
 ObserverId CachingAllocator::add_observer(OutOfMemoryObserver observer) {
-  return implementation_->add_observer(std::move(observer));
+  return implementation_->observers().add(std::move(observer));
 }
-void CachingAllocator::remove_observer(ObserverId observer) { implementation_->remove_observer(observer); }
+void CachingAllocator::remove_observer(ObserverId observer) { implementation_->observers().remove(observer); }
 AllocatorStatistics CachingAllocator::statistics() const { return implementation_->statistics(); }
 void CachingAllocator::reset_peaks() { implementation_->reset_peaks(); }
 std::string CachingAllocator::history_json() const { return implementation_->history().json(); }
@@ -265,6 +265,6 @@ AllocatorSnapshot CachingAllocator::snapshot() const { return implementation_->s
 
 PoolScope::PoolScope(CachingAllocator& allocator, LaneId stream, PoolId pool)
     : allocator_(allocator), stream_(stream), before_(allocator.implementation_->route(stream, pool)) {}
-PoolScope::~PoolScope() { allocator_.implementation_->route(stream_, before_); }
+PoolScope::~PoolScope() { allocator_.implementation_->end_route(stream_, before_); }
 
 }  // namespace stowage

@@ -9,7 +9,6 @@
 #include <array>
 #include <atomic>
 #include <exception>
-#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -17,6 +16,7 @@
 #include "allocator/block.h"
 #include "allocator/history.h"
 #include "allocator/mapped_memory.h"
+#include "allocator/observers.h"
 #include "allocator/planned_serving.h"
 #include "allocator/stream_cache.h"
 #include "src/base/mutex.h"
@@ -48,9 +48,11 @@ class CachingAllocator::Implementation {
   void destroy_pool(PoolId pool) STOWAGE_EXCLUDES(mutex_);
   // Returns the pool that the stream's requests went to before.
   PoolId route(LaneId lane, PoolId pool) STOWAGE_EXCLUDES(mutex_);
+  // The end of a route, which throws nothing: to the default pool where `before` is gone, and nowhere where
+  // the stream was retired.
+  void end_route(LaneId lane, PoolId before) STOWAGE_EXCLUDES(mutex_);
 
-  ObserverId add_observer(OutOfMemoryObserver observer) STOWAGE_EXCLUDES(mutex_);
-  void remove_observer(ObserverId observer) STOWAGE_EXCLUDES(mutex_);
+  caching::Observers& observers() { return observers_; }
   AllocatorStatistics statistics() STOWAGE_EXCLUDES(mutex_);
   void reset_peaks() STOWAGE_EXCLUDES(mutex_);
   std::string account() STOWAGE_EXCLUDES(mutex_);
@@ -128,7 +130,6 @@ class CachingAllocator::Implementation {
   // of the device go to `failure`.
   void poll(std::exception_ptr& failure) STOWAGE_REQUIRES(mutex_);
   void synchronise(std::exception_ptr& failure) STOWAGE_REQUIRES(mutex_);
-  bool ask_observers(const OutOfMemoryNotice& notice) STOWAGE_EXCLUDES(mutex_);
   [[noreturn]] void fail(const OutOfMemoryNotice& notice, const std::exception_ptr& failure)
       STOWAGE_EXCLUDES(mutex_);
 
@@ -176,8 +177,7 @@ class CachingAllocator::Implementation {
   caching::PlannedServing planned_ STOWAGE_GUARDED_BY(mutex_);
   PoolId next_pool_ STOWAGE_GUARDED_BY(mutex_) = 1;
   std::vector<std::unique_ptr<Stream>> owned_streams_ STOWAGE_GUARDED_BY(mutex_);  // retired ones too
-  std::map<ObserverId, OutOfMemoryObserver> observers_ STOWAGE_GUARDED_BY(mutex_);
-  ObserverId next_observer_ STOWAGE_GUARDED_BY(mutex_) = 0;
+  caching::Observers observers_;
 };
 
 }  // namespace stowage

@@ -35,7 +35,7 @@ void* CachingAllocator::Implementation::allocate_slowly(Bytes bytes, Bytes asked
     ++request.pool.retries;
     notice.pool = request.pool.id;
     notice.account = account_locked();
-  } while (ask_observers(notice) && ++notice.times_asked < most_questions);
+  } while (observers_.ask(notice) && ++notice.times_asked < most_questions);
   fail(notice, failure);
 }
 
@@ -200,17 +200,6 @@ void CachingAllocator::Implementation::synchronise(std::exception_ptr& failure) 
       if (auto failed = stream->marks.take_failure()) failure = std::move(failed);
   }
   history_.add({EventKind::synchronise, 0, 0, 0, 0});
-}
-
-bool CachingAllocator::Implementation::ask_observers(const OutOfMemoryNotice& notice) {
-  std::map<ObserverId, OutOfMemoryObserver> observers;
-  {
-    const MutexLock lock(mutex_);
-    observers = observers_;
-  }
-  bool again = false;
-  for (const auto& [id, observer] : observers) again = observer(notice) || again;
-  return again;
 }
 
 void CachingAllocator::Implementation::fail(const OutOfMemoryNotice& notice,

@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "src/base/output_file.h"
+#include "src/base/printable.h"
 #include "stowage/error.h"
 
 namespace stowage::c_api {
@@ -101,7 +102,13 @@ void add(stowage_statistics& sum, const AllocatorStatistics& all) {
 
 const char* Allocators::last_error() noexcept { return latest_error.c_str(); }
 void Allocators::clear_error() noexcept { latest_error.clear(); }
-void Allocators::print_error() noexcept { std::fprintf(stderr, "stowage: %s\n", latest_error.c_str()); }
+void Allocators::print_error() noexcept {
+  try {
+    std::fprintf(stderr, "stowage: %s\n", printable_lines(latest_error).c_str());
+  } catch (const std::bad_alloc&) {
+    std::fputs("stowage: the host is out of memory\n", stderr);
+  }
+}
 
 Allocators::Allocators(Open open, const char* limit, const char* history) : open_(std::move(open)) {
   const MutexLock lock(mutex_);
@@ -320,7 +327,13 @@ int Allocators::forget_stream(int device, void* stream) noexcept {
 }
 
 int Allocators::begin_pool(int device, stowage_pool pool, StreamFilter wants) noexcept {
+  return begin_pool_of(device, pool, [&wants] { return std::move(wants); });
+}
+
+int Allocators::begin_pool_of(int device, stowage_pool pool,
+                              const std::function<StreamFilter()>& make) noexcept {
   return guarded([&] {
+    StreamFilter wants = make();
     if (!wants) throw InvalidInput("begin pool: there is no filter; say which streams it is for");
     at(device).routes().begin(key_of(pool), std::move(wants));
   });

@@ -69,10 +69,12 @@ int stowage_pool_begin(int device, stowage_pool pool, int (*wants)(void* stream,
 void stowage_begin_allocate_to_pool(int device, stowage_pool pool, const void* filter) {
   using Filter = std::function<bool(CUstream_st*)>;
   if (filter == nullptr) return print_unless_ok(process().begin_pool(device, pool, nullptr));
-  const auto ask = [copy = *static_cast<const Filter*>(filter)](void* stream) {
-    return copy(static_cast<CUstream_st*>(stream));
+  const auto copied = [filter] {
+    return stowage::c_api::StreamFilter([copy = *static_cast<const Filter*>(filter)](void* stream) {
+      return copy(static_cast<CUstream_st*>(stream));
+    });
   };
-  print_unless_ok(process().begin_pool(device, pool, ask));
+  print_unless_ok(process().begin_pool_of(device, pool, copied));
 }
 
 void stowage_end_allocate_to_pool(int device, stowage_pool pool) {

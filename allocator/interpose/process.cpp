@@ -26,7 +26,7 @@ std::optional<std::uint64_t> number_in_environment(const char* name) {
   errno = 0;
   const unsigned long long number = std::strtoull(text, &end, 10);
   if (errno == 0 && end != text && *end == '\0' && *text != '-') return number;
-  std::fprintf(stderr, "stowage: %s=%s is no number; it is passed over\n", name, text);
+  std::fprintf(stderr, "stowage: %s is no number; it is passed over\n", name);
   return std::nullopt;
 }
 

@@ -108,8 +108,9 @@ struct OutOfMemoryNotice {
   std::uint32_t times_asked = 0;  // in this request, this time not counted
   std::string account;
 };
-// Runs in the thread that asked for memory, which holds no lock: it may release and trim, but not allocate.
-// True: what it freed is worth another try. Asked up to 8 times a request.
+// Runs in the thread that asked for memory, which holds no lock: it may release, trim, and add and remove
+// observers, but not allocate. True: what it freed is worth another try. Asked up to 8 times a request. The
+// request throws what an observer throws.
 using OutOfMemoryObserver = std::function<bool(const OutOfMemoryNotice&)>;
 using ObserverId = std::uint32_t;
 
@@ -118,18 +119,21 @@ struct AllocatorSnapshot;  // stowage/allocator_snapshot.h
 
 class CachingAllocator {
  public:
-  // Reserves address space, no memory. Throws InvalidInput where the device has no virtual ranges.
+  // Reserves address space, no memory. Throws InvalidInput where the device has no virtual ranges,
+  // OutOfMemory where the process has not enough address space, and DeviceError.
   explicit CachingAllocator(Device& device, const CachingAllocatorOptions& options = {});
   CachingAllocator(const CachingAllocator&) = delete;
   CachingAllocator& operator=(const CachingAllocator&) = delete;
   ~CachingAllocator();
 
-  // bytes > 0, else InvalidInput. Addresses are 512-byte aligned.
+  // bytes > 0 and a lane of the device, else InvalidInput. Addresses are 512-byte aligned. Throws OutOfMemory
+  // or DeviceError, as rung 7 says.
   DeviceBuffer allocate(Bytes bytes, LaneId stream);
   void* allocate_raw(Bytes bytes, LaneId stream);
   // The block may be used again behind the work enqueued so far on its stream and on those recorded. With
   // `stream`: behind the work enqueued so far on that one, which the caller has ordered behind all use of the
-  // block. Throws InvalidInput for what is not the address of a live block, and nothing else.
+  // block. Throws InvalidInput for what is not the address of a live block, or a `stream` that is no lane of
+  // the device, and nothing else.
   void release_raw(void* address);
   void release_raw(void* address, LaneId stream);
   // Bytes from `address` to the end of its block: at least what was asked. Throws InvalidInput as
@@ -137,7 +141,7 @@ class CachingAllocator {
   Bytes block_bytes(const void* address) const;
   // Whether `address` lies in the allocator's range, in a block or not. Takes no lock.
   bool owns(const void* address) const;
-  // `stream` uses the block too, until its release.
+  // `stream` uses the block too, until its release. Throws InvalidInput as release_raw.
   void record_stream(const void* address, LaneId stream);
 
   // Says that an iteration begins; from the first call on iterations are those that are told, and before that
@@ -153,20 +157,28 @@ class CachingAllocator {
   // Waits for all that was released, then gives granules that no block touches back to the device. Returns
   // the bytes.
   Bytes trim();
-  // Waits for the stream, whose blocks must have been released, and forgets it; the lane may be destroyed
-  // then.
+  // Waits for the stream, whose blocks must have been released, else InvalidInput, and forgets it; the lane
+  // may be destroyed then. Throws DeviceError if it cannot be waited for; the call may be repeated. Does
+  // nothing for a stream that is not in use.
   void retire_stream(LaneId stream);
   // Below what is mapped now: trims, and maps nothing until enough was released.
   void set_limit(Bytes limit);
 
   // A pool of memory of its own for work that will be replayed at fixed addresses (graph capture): what it
-  // has stays mapped, and is used by nobody else, until it is destroyed. Up to 8 at a time. Requests of a
-  // stream are routed to it by a PoolScope. `destroy_pool` throws InvalidInput while blocks of it are live;
-  // it waits for its streams.
+  // has stays mapped, and is used by nobody else, until it is destroyed. Up to 8 at a time, else
+  // InvalidInput. Requests of a stream are routed to it by a PoolScope. `destroy_pool` waits for its streams.
+  // It throws InvalidInput while blocks of the pool are live or requests are routed to it, and for the
+  // default pool and one that is not there; DeviceError if the device still uses the pool's memory or does
+  // not take it back.
   PoolId create_pool();
   void destroy_pool(PoolId pool);
 
+  // Throws InvalidInput for a function that is empty.
   ObserverId add_observer(OutOfMemoryObserver observer);
+  // When it returns, the observer runs in no other thread and begins in none; runs of other threads are
+  // waited for. Called by an observer, it does not wait for the calling thread's own run, nor for an observer
+  // that is itself in this call. An observer that was removed already, or never added: only waits for its
+  // runs.
   void remove_observer(ObserverId observer);
 
   AllocatorStatistics statistics() const;
@@ -187,9 +199,12 @@ class CachingAllocator {
   std::unique_ptr<Implementation> implementation_;
 };
 
-// Routes the requests of `stream` to `pool` while it lives; scopes of one stream nest.
+// Routes the requests of `stream` to `pool` while it lives; scopes of one stream nest. At its end they go
+// where they went before: to the default pool if that pool is gone. Nothing happens if the stream was
+// retired.
 class PoolScope {
  public:
+  // Throws InvalidInput for a pool that is not there, and a `stream` that is no lane of the device.
   PoolScope(CachingAllocator& allocator, LaneId stream, PoolId pool);
   PoolScope(const PoolScope&) = delete;
   PoolScope& operator=(const PoolScope&) = delete;

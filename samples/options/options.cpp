@@ -157,10 +157,20 @@ constexpr Need needs[] = {{"--checkpoint-every", "--checkpoint"},
 // Files that a training writes.
 constexpr const char* written[] = {"--log", "--trace", "--report", "--weights", "--export", "--plan-json"};
 
+using IsGiven = std::function<bool(const char* flag)>;
+
+// An empty path, as of a variable that is not set, would be no file without a word.
+void check_paths(const CLI::App& app, const IsGiven& given) {
+  const auto check = [&](const char* flag) {
+    if (given(flag) && app.get_option(flag)->as<std::string>().empty())
+      throw InvalidInput(fmt::format("{}: the path is empty; give one, or leave this out", flag));
+  };
+  for (const char* flag : written) check(flag);
+  check("--checkpoint");
+}
+
 constexpr const char* evaluation_flags[] = {"--evaluation-data", "--evaluation-share", "--evaluation-samples",
                                             "--keep-best"};
-
-using IsGiven = std::function<bool(const char* flag)>;
 
 // Of several processes each is a device.
 void count_devices(Options& options, int processes, const IsGiven& given) {
@@ -368,11 +378,12 @@ CommandLine parse_command_line(int count, const char* const* arguments, ModelKin
     throw InvalidInput(one_line(error.what()) + "; " + program +
                        " --help lists the flags and what they take");
   }
-  understand(words, options);
   const auto given = [&](const char* flag) {
     const CLI::Option* option = app.get_option_no_throw(flag);
     return option != nullptr && option->count() > 0;
   };
+  check_paths(app, given);
+  understand(words, options);
   options.resume = given("--resume");
   for (const char* flag : {"--learning-rate", "--schedule", "--final-share", "--clip", "--head-chunk",
                            "--beta1", "--beta2", "--epsilon", "--micro-batches"})

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <span>
 
+#include "src/base/printable.h"
 #include "stowage/checkpoint.h"
 #include "stowage/error.h"
 #include "tools/choices/model_spec.h"
@@ -45,8 +46,9 @@ void set_vocabulary(Options& options, std::int64_t tokens, const std::string& ne
     std::fprintf(stderr,
                  "%s: warning: --init %s has a vocabulary of %lld, and --tokenizer %s %lld tokens: is it the "
                  "model's own?\n",
-                 program_name(options.kind), options.init.c_str(), static_cast<long long>(model.vocabulary),
-                 options.tokenizer.c_str(), static_cast<long long>(tokens));
+                 program_name(options.kind), printable(options.init).c_str(),
+                 static_cast<long long>(model.vocabulary), printable(options.tokenizer).c_str(),
+                 static_cast<long long>(tokens));
   model.padded_vocabulary = padded_vocabulary(model.vocabulary);
 }
 

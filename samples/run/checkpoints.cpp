@@ -280,7 +280,7 @@ void RunCheckpoints::made_with(const std::string& attention) {
         differs, same));
   }
   std::fprintf(stderr, "%s: warning: %s: from here on other bits\n", program_name(options_.kind),
-               differs.c_str());
+               printable_lines(differs).c_str());
 }
 
 std::string RunCheckpoints::begin(EngineGroup& engine) {

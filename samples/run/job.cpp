@@ -9,6 +9,8 @@
 #include <chrono>
 #include <cstdio>
 
+#include "src/base/printable.h"
+#include "src/device/host_limits.h"
 #include "tools/console/interrupt.h"
 #include "tools/console/terminal.h"
 
@@ -36,7 +38,7 @@ std::string this_machine() {
 // MPI waits for a rank that is gone.
 [[noreturn]] void end_program(const std::string& why) {
   std::fprintf(stderr, "%s%s: %s\n", terminal_columns(stderr) > 0 ? "\r\033[K" : "",
-               program_invocation_short_name, why.c_str());
+               program_invocation_short_name, printable_message(why).c_str());
   std::fflush(stdout);
   ::_exit(failed_code);
 }
@@ -46,6 +48,7 @@ std::string this_machine() {
 int exit_code_of(const std::exception& error) {
   const bool wrong = dynamic_cast<const InvalidInput*>(&error) != nullptr ||
                      dynamic_cast<const OutOfMemory*>(&error) != nullptr;
+  if (const auto shortage = shortage_of(error)) return shortage->of_limit ? wrong_code : failed_code;
   return wrong ? wrong_code : failed_code;
 }
 

@@ -4,10 +4,8 @@
 
 #include <cstdio>
 #include <exception>
-#include <new>
 #include <optional>
 #include <string>
-#include <system_error>
 
 #include "samples/options/options.h"
 #include "samples/run/generation.h"
@@ -16,6 +14,7 @@
 #include "src/base/printable.h"
 #include "src/base/standard_streams.h"
 #include "src/base/temporary.h"
+#include "src/device/host_limits.h"
 #include "stowage/error.h"
 
 namespace stowage::samples {
@@ -39,14 +38,10 @@ Told told(const std::exception& error) {
                         "smaller --device-memory",
                         error.what()),
             code};
-  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr)
-    return {"this machine's memory ran out; choose a smaller model, --batch or --sequence", code};
-  const auto* const of_system = dynamic_cast<const std::system_error*>(&error);
-  if (of_system != nullptr && of_system->code() == std::errc::resource_unavailable_try_again)
-    return {
-        "no thread could be started: memory (ulimit -v) or threads (ulimit -u) ran out; raise the limit, or "
-        "choose a smaller model or fewer --threads",
-        code};
+  if (const auto shortage = shortage_of(error))
+    return {fmt::format("{}; or choose a smaller model, --batch or --sequence, or fewer --threads",
+                        shortage->text),
+            code};
   return {error.what(), code};
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <exception>
 #include <limits>
 #include <utility>
 
@@ -72,6 +73,21 @@ Trainer::Trainer(const Setup& setup, const Model& model, Task& task, RunCheckpoi
            .host_kernels = {}})),
       unpinned_bytes_(unpinned_of(*setup.plan, engine_.unpinned()).bytes) {}
 
+void Trainer::start_log(StepLog& log) {
+  const std::uint64_t first = engine_.completed_steps();
+  std::exception_ptr held;
+  write_log([&] {
+    std::string lines;
+    try {
+      lines = log.start(trains_nothing_ ? all_steps : first, task_.measures(), loss_scale_.has_value());
+    } catch (const InvalidInput&) {
+      held = std::current_exception();
+    }
+    recorder_.add_before(first, lines);
+  });
+  if (held) std::rethrow_exception(held);
+}
+
 void Trainer::run(StepLog& log) {
   Progress progress({.first_step = engine_.completed_steps(),
                      .steps = options_.steps,
@@ -80,11 +96,6 @@ void Trainer::run(StepLog& log) {
                      .machine = setup_.machine,
                      // Launchers give their processes a terminal that ends in a file as well.
                      .columns = job_.size() > 1 ? 0 : terminal_columns(stdout)});
-  const std::uint64_t first = engine_.completed_steps();
-  write_log([&] {
-    recorder_.add_before(
-        first, log.start(trains_nothing_ ? all_steps : first, task_.measures(), loss_scale_.has_value()));
-  });
   {
     const LineEnd line_end{progress};
     make_steps(log, progress);

@@ -40,6 +40,9 @@ class Trainer {
   Trainer(const Setup& setup, const Model& model, Task& task, RunCheckpoints& checkpoints,
           const Devices& devices, Failures& failures, Job& job);
 
+  // Before `run`. A log that cannot be written is told, and the run goes without it; one that another run
+  // holds is refused: InvalidInput.
+  void start_log(StepLog& log);
   // All steps, or up to an interrupt.
   void run(StepLog& log);
 

@@ -237,7 +237,8 @@ void write_results(Beginning& run, const Options& options, const Setup& setup, T
   engine.on_first([&] {
     failures.spare(
         [&] { write_weights(run.outputs->weights, graph, [&](TensorId id) { return engine.read(id); }); });
-    failures.spare([&] { print(run.outputs->exported.write(*run.task, graph, engine, *run.initial)); });
+    failures.spare(
+        [&] { print(printable_lines(run.outputs->exported.write(*run.task, graph, engine, *run.initial))); });
   });
   failures.spare([&] { write_report(run.outputs->report, setup, trainer); });
   failures.spare([&] { write_trace(run.outputs->trace, setup, engine); });
@@ -260,7 +261,8 @@ int train_on(Devices& devices, Beginning& run, const Options& options, Setup& se
     begun += run.checkpoints->begin(trainer->engine());
   });
   work.reset();
-  print(begun + unpinned_note(*setup.plan, setup.machine, trainer->engine().unpinned()));
+  print(printable_lines(begun + unpinned_note(*setup.plan, setup.machine, trainer->engine().unpinned())));
+  job.together([&] { trainer->start_log(run.outputs->log); });
   run_or_report(*trainer, setup, *run.outputs, failures);
   if (trainer->engine().completed_steps() < options.steps) trainer->recorder().stop("by " + interrupted_by());
   if (job.leads() && trainer->statistics().steps() > 0)

@@ -4,6 +4,7 @@
 
 #include <exception>
 
+#include "src/base/printable.h"
 #include "stowage/error.h"
 #include "tools/console/interrupt.h"
 
@@ -17,7 +18,7 @@ constexpr std::chrono::seconds first_line{10}, between_lines{60};
 void say_of_ranks(const std::string& line) {
   if (line.ends_with("from this machine")) return;
   try {
-    fmt::print(stderr, "ranks: {}\n", line);
+    fmt::print(stderr, "ranks: {}\n", printable_lines(line));
   } catch (const std::exception&) {
     return;
   }

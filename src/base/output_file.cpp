@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -89,7 +90,14 @@ void OutputFile::open_there(FileHandle there) {
   direct_ = !S_ISREG(status.st_mode);
   if (direct_ && writing_ == Writing::placed && ::lseek(there.get(), 0, SEEK_CUR) < 0) refuse_offsets();
   file_ = std::move(there);
-  if (!direct_ && writing_ != Writing::growing) replace(status);
+  if (direct_) return;
+  if (writing_ == Writing::growing) return hold();
+  replace(status);
+}
+
+// The lock goes with the file's descriptor. File systems without locks hold nothing.
+void OutputFile::hold() {
+  if (::flock(file_.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) refuse_held();
 }
 
 void OutputFile::replace(const struct stat& status) {
@@ -131,6 +139,10 @@ void OutputFile::refuse_offsets() const {
   throw InvalidInput(shown_ + ": this is a stream, which cannot be written out of order; name a file");
 }
 
+void OutputFile::refuse_held() const {
+  throw InvalidInput(shown_ + ": another run holds this file; name another");
+}
+
 void OutputFile::fail() const {
   throw Error(fmt::format("{}: writing failed ({}); make room there or name another file", shown_,
                           std::strerror(errno)));
@@ -141,7 +153,9 @@ void OutputFile::start(std::uint64_t kept) {
   if (!file_) {
     file_ = FileHandle(
         ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_APPEND | O_CLOEXEC, 0666));
+    if (!file_ && errno == EEXIST) refuse_held();
     if (!file_) fail();
+    hold();
   }
   if (::ftruncate(file_.get(), static_cast<off_t>(kept)) != 0) fail();
 }

@@ -18,7 +18,7 @@ namespace stowage {
 enum class Writing : std::uint8_t {
   whole,    // under a temporary name beside it until `commit`: nothing half-written is ever seen
   placed,   // the same, and written at any offsets; a pipe, which has none, is refused
-  growing,  // at once, line by line
+  growing,  // at once, line by line; no other run may write it meanwhile
 };
 
 // Writes directly into a path that is there and is no regular file (/dev/null, a terminal, a FIFO), and into
@@ -28,15 +28,18 @@ enum class Writing : std::uint8_t {
 class OutputFile {
  public:
   OutputFile() = default;
-  // Throws InvalidInput naming `flag` (may be empty) and `path` when the file cannot be written. What an
-  // earlier run left at `path` stays until `start` (growing) or `commit` (otherwise).
+  // Throws InvalidInput naming `flag` (may be empty) and `path` when the file cannot be written, or is a
+  // growing one of another run. What an earlier run left at `path` stays until `start` (growing) or `commit`
+  // (otherwise).
   OutputFile(const std::string& flag, std::string path, Writing writing);
 
   bool wanted() const { return !path_.empty(); }
   const std::string& path() const { return path_; }
   bool is_direct() const { return direct_; }  // no regular file of its own
 
-  void start(std::uint64_t kept = 0);  // growing: makes the file, or empties it but for its first bytes
+  // Growing: makes the file, or empties it but for its first bytes. Throws InvalidInput if another run has
+  // made the file since this one was opened.
+  void start(std::uint64_t kept = 0);
   // These throw Error naming the file when the disk refuses.
   void write(std::string_view text);
   void write_at(std::uint64_t offset, std::span<const std::byte> bytes);  // placed
@@ -49,8 +52,10 @@ class OutputFile {
   void open_new();
   void open_hidden();
   void replace(const struct stat& status);
+  void hold();
   [[noreturn]] void refuse() const;
   [[noreturn]] void refuse_offsets() const;
+  [[noreturn]] void refuse_held() const;
   [[noreturn]] void fail() const;
 
   std::string shown_;  // for messages

@@ -1,12 +1,16 @@
 #include "src/device/host_limits.h"
 
 #include <fmt/format.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <charconv>
 #include <fstream>
 #include <limits>
+#include <new>
 #include <string_view>
+#include <system_error>
+#include <utility>
 
 #include "src/base/printable.h"
 
@@ -160,6 +164,18 @@ struct Resource {
 constexpr Resource resources[] = {{"Max address space ", "VmSize:", "address space", "ulimit -v"},
                                   {"Max data size ", "VmData:", "data", "ulimit -d"}};
 
+// "`ulimit -v` (2.00 GiB)" for each of this process's own limits on memory.
+std::string own_limits() {
+  std::string text;
+  for (const auto& [resource, flag] :
+       {std::pair{RLIMIT_AS, "ulimit -v"}, std::pair{RLIMIT_DATA, "ulimit -d"}}) {
+    rlimit limit{};
+    if (::getrlimit(resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) continue;
+    text += fmt::format("{}`{}` ({})", text.empty() ? "" : " and ", flag, format_bytes(limit.rlim_cur));
+  }
+  return text;
+}
+
 void add_resources(const std::string& root, std::vector<HostLimit>& limits) {
   const std::string status = contents(root + "/proc/self/status");
   for (const Resource& each : resources) {
@@ -189,12 +205,31 @@ std::optional<Bytes> group_memory_limit(const std::string& root) {
 }
 
 bool memory_may_grow(Bytes seen, const std::string& root) {
-  constexpr Bytes tables =
-      1_GiB;  // that the kernel, firmware and page tables keep, and a quarter of what is there
+  constexpr Bytes tables = 1_GiB;  // and a quarter of what is there: kernel, firmware, page tables
   const std::string memory = contents(root + "/proc/meminfo");
   const auto told = [&](const char* name) { return number(field(memory, name), 1_KiB).value_or(0); };
   const Bytes pages = sum(sum(told("DirectMap4k:"), told("DirectMap2M:")), told("DirectMap1G:"));
   return told("MemTotal:") > sum(seen, seen / 32) || pages > sum(sum(seen, seen / 4), tables);
+}
+
+std::optional<Shortage> shortage_of(const std::exception& error) {
+  const bool of_memory = dynamic_cast<const std::bad_alloc*>(&error) != nullptr;
+  const auto* const of_system = dynamic_cast<const std::system_error*>(&error);
+  const bool of_threads =
+      of_system != nullptr && of_system->code() == std::errc::resource_unavailable_try_again;
+  if (!of_memory && !of_threads) return std::nullopt;
+  const std::string limits = own_limits();
+  if (of_threads)
+    return Shortage{
+        limits.empty()
+            ? "no thread could be started: memory or threads (`ulimit -u`) ran out; raise the limit"
+            : fmt::format("no thread could be started: memory, of which this process may take what "
+                          "{} says, or threads (`ulimit -u`) ran out; raise the limit",
+                          limits),
+        !limits.empty()};
+  if (limits.empty()) return Shortage{"this machine's memory ran out"};
+  return Shortage{fmt::format("memory ran out: this process may take what {} says; raise the limit", limits),
+                  true};
 }
 
 std::optional<Bytes> locked_memory_limit(const std::string& root) {

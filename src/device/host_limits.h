@@ -1,6 +1,7 @@
 // How much memory of the host this process may still take, as the system tells it.
 #pragma once
 
+#include <exception>
 #include <optional>
 #include <string>
 #include <vector>
@@ -37,5 +38,14 @@ bool memory_may_grow(Bytes seen, const std::string& root = "/");
 
 // `ulimit -l`, if it is one.
 std::optional<Bytes> locked_memory_limit(const std::string& root = "/");
+
+// What this process lacked: memory, or a thread.
+struct Shortage {
+  std::string text;       // with what to do about it
+  bool of_limit = false;  // a limit that the process has for itself, `ulimit -v` or `-d`, may be the reason
+};
+// Of std::bad_alloc, and of a thread that could not be started; nothing for other errors. Reads no files:
+// little memory may be left.
+std::optional<Shortage> shortage_of(const std::exception& error);
 
 }  // namespace stowage

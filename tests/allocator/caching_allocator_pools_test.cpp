@@ -76,5 +76,40 @@ TEST_F(PrivatePoolsTest, PrivatePoolsComeAndGo) {
   }
 }
 
+TEST_F(PrivatePoolsTest, AScopeWhosePoolIsGoneEndsInTheDefaultPool) {
+  const PoolId outer = allocator.create_pool(), inner = allocator.create_pool();
+  {
+    const PoolScope scope(allocator, a, outer);
+    {
+      const PoolScope nested(allocator, a, inner);
+      allocator.destroy_pool(outer);  // no request goes to it
+    }
+    allocator.release_raw(allocator.allocate_raw(4_MiB, a));
+    EXPECT_EQ(allocator.statistics().pools[0].allocations, 1u);
+    allocator.destroy_pool(inner);
+  }
+  allocator.release_raw(allocator.allocate_raw(4_MiB, a));
+  EXPECT_EQ(allocator.statistics().pools[0].allocations, 2u);
+}
+
+TEST_F(PrivatePoolsTest, AScopeWhoseStreamIsRetiredDoesNothingAtItsEnd) {
+  const PoolId pool = allocator.create_pool();
+  std::size_t streams = 0;
+  {
+    const Lane passing(device, LaneRole::compute);
+    const PoolScope scope(allocator, passing.id(), pool);
+    allocator.retire_stream(passing.id());
+    streams = allocator.statistics().streams.size();
+  }
+  EXPECT_EQ(allocator.statistics().streams.size(), streams);  // the lane is none of them again
+}
+
+TEST_F(PrivatePoolsTest, AScopeRefusesAPoolAndAStreamThatAreNone) {
+  EXPECT_THROW(PoolScope(allocator, a, 7), InvalidInput);
+  EXPECT_THROW(PoolScope(allocator, 1U << 20U, default_pool), InvalidInput);
+  EXPECT_THROW(allocator.destroy_pool(7), InvalidInput);
+  EXPECT_THROW(allocator.destroy_pool(default_pool), InvalidInput);
+}
+
 }  // namespace
 }  // namespace stowage

@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstring>
+#include <memory>
 #include <mutex>
 #include <random>
 #include <thread>
@@ -151,6 +153,106 @@ TEST_F(CachingAllocatorThreads, PoolsComeAndGoBesideRequests) {
   for (std::thread& thread : running) thread.join();
   EXPECT_EQ(allocator.statistics().pools.size(), 1u);
   EXPECT_LE(allocator.statistics().reserved, threads * 4_MiB);
+}
+
+// A request that fails while an observer runs. It waits there until `go_on`.
+class ObserverThreads : public CachingAllocatorThreads {
+ protected:
+  std::atomic<bool> runs{false}, go_on{false}, ended{false};
+  std::thread requester;
+
+  void TearDown() override {
+    go_on = true;
+    if (requester.joinable()) requester.join();
+  }
+  ObserverId add_waiting_observer() {
+    return allocator.add_observer([this](const OutOfMemoryNotice&) {
+      runs = true;
+      while (!go_on) std::this_thread::yield();
+      ended = true;
+      return false;
+    });
+  }
+  void fail_in_another_thread() {
+    requester = std::thread([this] { fail(); });
+    while (!runs) std::this_thread::yield();
+  }
+  void fail(std::size_t lane = 0) {
+    EXPECT_THROW(allocator.allocate_raw(512_MiB, lanes[lane].id()), OutOfMemory);
+  }
+  static void pause() { std::this_thread::sleep_for(std::chrono::milliseconds(30)); }
+};
+
+TEST_F(ObserverThreads, AnObserverThatRunsIsWaitedForByItsRemoval) {
+  const ObserverId observer = add_waiting_observer();
+  fail_in_another_thread();
+  std::atomic<bool> removed{false};
+  std::thread remover([&] {
+    allocator.remove_observer(observer);
+    EXPECT_TRUE(ended);
+    removed = true;
+  });
+  std::thread second([&] {
+    allocator.remove_observer(observer);
+    EXPECT_TRUE(ended);
+  });
+  pause();
+  EXPECT_FALSE(removed);
+  go_on = true;
+  remover.join();
+  second.join();
+}
+
+TEST_F(ObserverThreads, AnObserverThatIsRemovedWhileTheOneBeforeItRunsDoesNotBegin) {
+  add_waiting_observer();
+  std::atomic<bool> began{false};
+  const ObserverId later = allocator.add_observer([&](const OutOfMemoryNotice&) { return began = true; });
+  fail_in_another_thread();
+  allocator.remove_observer(later);
+  go_on = true;
+  requester.join();
+  EXPECT_FALSE(began);
+}
+
+TEST_F(ObserverThreads, AnObserverRemovesItself) {
+  int asked = 0;
+  auto held = std::make_shared<DeviceBuffer>(allocator, 1_MiB, lanes[0].id());
+  const std::weak_ptr<DeviceBuffer> memory = held;
+  ObserverId self = 0;
+  self = allocator.add_observer([&, held = std::move(held)](const OutOfMemoryNotice&) {
+    ++asked;
+    allocator.remove_observer(self);
+    return held->data() != nullptr;
+  });
+  fail();
+  EXPECT_EQ(asked, 1);
+  EXPECT_TRUE(memory.expired());  // released without a lock
+}
+
+TEST_F(ObserverThreads, ObserversThatRemoveEachOtherEnd) {
+  ObserverId ids[2] = {};
+  std::atomic<int> inside{0};
+  for (int i = 0; i < 2; ++i)
+    ids[i] = allocator.add_observer([&, i](const OutOfMemoryNotice& notice) {
+      if (notice.stream != lanes[static_cast<std::size_t>(i)].id()) return false;
+      ++inside;
+      while (inside < 2) std::this_thread::yield();
+      allocator.remove_observer(ids[1 - i]);
+      return false;
+    });
+  std::thread other([this] { fail(1); });
+  fail(0);
+  other.join();
+  EXPECT_EQ(inside, 2);
+}
+
+TEST_F(ObserverThreads, AnObserverThatThrowsCanBeRemoved) {
+  const ObserverId observer =
+      allocator.add_observer([](const OutOfMemoryNotice&) -> bool { throw InvalidInput("observer"); });
+  EXPECT_THROW(allocator.allocate_raw(512_MiB, lanes[0].id()), InvalidInput);
+  allocator.remove_observer(observer);
+  fail();
+  EXPECT_THROW(allocator.add_observer(nullptr), InvalidInput);
 }
 
 }  // namespace

@@ -7,7 +7,9 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <thread>
+#include <vector>
 
 #include "stowage/error.h"
 #include "tests/support/expect_refused.h"
@@ -64,6 +66,50 @@ TEST(OutputFile, GrowingLeavesNothingWithoutStart) {
   started.start();
   started = OutputFile();
   EXPECT_EQ(folder.entries(), 1U);
+}
+
+TEST(OutputFile, OneOfSeveralRunsStartsANewLog) {
+  const TemporaryFolder folder;
+  const std::string path = folder.file("log");
+  constexpr int runs = 10;
+  std::vector<OutputFile> files;
+  for (int i = 0; i < runs; ++i) files.emplace_back("--log", path, Writing::growing);
+  std::atomic<int> started{0}, refused{0};
+  std::vector<std::thread> threads;
+  for (OutputFile& file : files)
+    threads.emplace_back([&] {
+      try {
+        file.start();
+        file.write("one\n");
+        ++started;
+      } catch (const InvalidInput& error) {
+        EXPECT_EQ(error.what(), "--log " + path + ": another run holds this file; name another");
+        ++refused;
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(started, 1);
+  EXPECT_EQ(refused, runs - 1);
+  EXPECT_EQ(contents_of(path), "one\n");
+}
+
+TEST(OutputFile, ALogIsHeldUntilItsRunEnds) {
+  const TemporaryFolder folder;
+  const std::string path = folder.make("log", "an earlier run\n");
+  const auto open_log = [&] { return OutputFile("--log", path, Writing::growing); };
+  {
+    OutputFile file = open_log();
+    test::expect_refused(open_log, "--log " + path + ": another run holds this file");
+    file.start();
+    file.write("a\n");
+    test::expect_refused(open_log, "another run holds this file");
+    EXPECT_EQ(contents_of(path), "a\n");
+    file.commit();
+  }
+  OutputFile next = open_log();
+  next.start(2);
+  next.write("b\n");
+  EXPECT_EQ(contents_of(path), "a\nb\n");
 }
 
 TEST(OutputFile, WritesThroughALinkAndKeepsTheMode) {

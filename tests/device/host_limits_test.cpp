@@ -2,8 +2,12 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <limits>
+#include <new>
+#include <stdexcept>
+#include <system_error>
 
 #include "tests/support/temporary_folder.h"
 
@@ -167,6 +171,45 @@ TEST(HostLimitsHere, AreRead) {
   for (const HostLimit& limit : limits) EXPECT_FALSE(limit.name.empty() || limit.remedy.empty());
   EXPECT_THAT(limits, Contains(AllOf(Field(&HostLimit::room, Gt(Bytes{0})),
                                      Field(&HostLimit::name, HasSubstr("this machine's memory")))));
+}
+
+// A limit of this process, until it dies. It is too large to stop anything.
+class LimitHere {
+ public:
+  explicit LimitHere(rlim_t bytes) {
+    ::getrlimit(RLIMIT_AS, &before_);
+    const rlimit limit{bytes, before_.rlim_max};
+    ::setrlimit(RLIMIT_AS, &limit);
+  }
+  LimitHere(const LimitHere&) = delete;
+  LimitHere& operator=(const LimitHere&) = delete;
+  ~LimitHere() { ::setrlimit(RLIMIT_AS, &before_); }
+
+ private:
+  rlimit before_{};
+};
+
+TEST(ShortageOf, NamesTheLimitOfTheProcess) {
+  const LimitHere limit(Bytes{1} << 50U);
+  const auto memory = shortage_of(std::bad_alloc());
+  ASSERT_TRUE(memory);
+  EXPECT_TRUE(memory->of_limit);
+  EXPECT_THAT(memory->text, HasSubstr("`ulimit -v` (1.00 PiB)"));
+  const auto thread =
+      shortage_of(std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again)));
+  ASSERT_TRUE(thread);
+  EXPECT_TRUE(thread->of_limit);
+  EXPECT_THAT(thread->text, AllOf(HasSubstr("`ulimit -v`"), HasSubstr("`ulimit -u`")));
+}
+
+TEST(ShortageOf, IsTheMachinesWithoutALimit) {
+  const LimitHere none(RLIM_INFINITY);
+  const auto memory = shortage_of(std::bad_alloc());
+  ASSERT_TRUE(memory);
+  EXPECT_FALSE(memory->of_limit);
+  EXPECT_THAT(memory->text, HasSubstr("this machine's memory ran out"));
+  EXPECT_FALSE(shortage_of(std::runtime_error("another")));
+  EXPECT_FALSE(shortage_of(std::system_error(std::make_error_code(std::errc::invalid_argument))));
 }
 
 }  // namespace

@@ -6,7 +6,9 @@
 #include <cstring>
 #include <filesystem>
 #include <limits>
+#include <thread>
 
+#include "src/base/output_file.h"
 #include "stowage/checkpoint.h"
 #include "stowage/token_shards.h"
 #include "stowage/tokenizer.h"
@@ -89,6 +91,33 @@ TEST_F(TrainGptMistakes, NothingThatIsReadIsOverwritten) {
               sized({"--checkpoint", folder_.file("saved"), "--resume"}));
   // Beside them there is room.
   run_well({"--tokenizer", folder_.file(""), "--log", folder_.file("log.json")});
+}
+
+TEST_F(TrainGptMistakes, ALogThatAnotherRunHoldsIsRefused) {
+  const std::string log = folder_.make("log", "of another run\n");
+  OutputFile other("--log", log, Writing::growing);
+  expect_refused({"--log", log}, {"--log " + log + ": another run holds this file"});
+  EXPECT_EQ(contents_of(log), "of another run\n");
+  other.commit();
+  run_well({"--log", log});
+}
+
+// Of runs that find no file each trains, or ends before its first step.
+TEST_F(TrainGptMistakes, ANewLogHasOneRunAtATime) {
+  const std::string log = folder_.file("log");
+  std::vector<ProgramResult> results(6);
+  std::vector<std::thread> runs;
+  for (ProgramResult& result : results)
+    runs.emplace_back([&] { result = run(sized({"--log", log, "--threads", "1"})); });
+  for (std::thread& each : runs) each.join();
+  int well = 0;
+  for (const ProgramResult& result : results) {
+    if (result.exit_code == 0) ++well;
+    if (result.exit_code != 0) expect_refusal(result, {"another run holds this file"});
+  }
+  EXPECT_GT(well, 0);
+  const std::string lines = contents_of(log);
+  EXPECT_EQ(std::count(lines.begin(), lines.end(), '\n'), 6);
 }
 
 TEST_F(TrainGptMistakes, NorIsAShard) {

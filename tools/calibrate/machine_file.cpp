@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -192,6 +194,8 @@ MachineFile read_machine_file(const std::string& path) {
   if (error) throw InvalidInput(fmt::format("cannot read '{}': {}; {}", path, error.message(), remedy));
   if (size > largest_file) throw InvalidInput(fmt::format("'{}' is larger than 16 MiB; {}", path, remedy));
   std::ifstream file(path, std::ios::binary);
+  if (!file.is_open())
+    throw InvalidInput(fmt::format("cannot read '{}': {}; {}", path, std::strerror(errno), remedy));
   const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   if (!file) throw InvalidInput(fmt::format("cannot read '{}'; {}", path, remedy));
   try {

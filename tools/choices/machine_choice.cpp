@@ -42,7 +42,13 @@ fs::path machines_folder() {
 std::vector<std::string> machine_names(const fs::path& folder) {
   std::vector<std::string> names;
   std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
+  const fs::directory_iterator entries(folder, error);
+  if (error == std::errc::too_many_files_open || error == std::errc::too_many_files_open_in_system)
+    throw InvalidInput(fmt::format(
+        "--machine: {} cannot be read ({}): no more files can be opened; raise the limit (`ulimit -n`), or "
+        "close some",
+        folder.string(), error.message()));
+  for (const fs::directory_entry& entry : entries) {
     if (entry.path().extension() == ".json") names.push_back(entry.path().stem().string());
   }
   std::sort(names.begin(), names.end());

@@ -15,7 +15,7 @@ std::filesystem::path machines_folder(const std::filesystem::path& program);
 // Of the running program.
 std::filesystem::path machines_folder();
 
-// Sorted.
+// Sorted. Throws InvalidInput if no more files can be opened.
 std::vector<std::string> machine_names(const std::filesystem::path& folder);
 
 // `choice` is a file where it contains '/' or ends in ".json", else a name in `folder`. Throws InvalidInput

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -17,6 +19,8 @@ std::string read_file(const std::string& path, std::uintmax_t largest, std::stri
     throw InvalidInput(
         fmt::format("'{}' has {} bytes, more than any file of its kind; give {}", path, size, what));
   std::ifstream file(path, std::ios::binary);
+  if (!file.is_open())
+    throw InvalidInput(fmt::format("cannot read '{}': {}; give {}", path, std::strerror(errno), what));
   std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   if (!file) throw InvalidInput(fmt::format("cannot read '{}'; give {}", path, what));
   constexpr std::string_view utf8_mark = "\xef\xbb\xbf";

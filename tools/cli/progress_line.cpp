@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include "src/base/printable.h"
+
 namespace stowage {
 namespace {
 
@@ -20,7 +22,7 @@ ProgressLine::~ProgressLine() {
 void ProgressLine::show(const std::string& what) {
   if (terminal_ == nullptr) return;
   shown_ = true;
-  std::fprintf(terminal_, "%splanning: %s", erase_line, what.c_str());
+  std::fprintf(terminal_, "%splanning: %s", erase_line, printable(what).c_str());
   std::fflush(terminal_);
 }
 

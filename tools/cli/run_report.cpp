@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "src/base/printable.h"
 #include "tools/console/text.h"
 #include "tools/report/escape.h"
 
@@ -141,7 +142,10 @@ std::string processes_of(const RunRecord& record) {
 }
 
 std::string command_line(const std::vector<std::string>& words) {
-  return fmt::format("{}", fmt::join(words, " "));
+  std::string line;
+  for (const std::string& word : words)
+    line += (line.empty() ? "" : " ") + printable(word, std::string::npos);
+  return line;
 }
 
 std::string chart(const Together& sum, const std::optional<Bytes>& limit) {
@@ -208,7 +212,7 @@ std::string names_of(const std::map<std::string, int>& programs) {
   std::size_t shown = 0;
   for (const auto& [name, times] : programs) {
     if (++shown > most) return fmt::format("{} and {} more", names, programs.size() - most);
-    names += fmt::format("{}{}{}", shown == 1 ? "" : ", ", name,
+    names += fmt::format("{}{}{}", shown == 1 ? "" : ", ", printable(name),
                          times > 1 ? fmt::format(" ({} times)", times) : "");
   }
   return names;
@@ -250,8 +254,9 @@ std::vector<std::string> notes_of(const RunRecord& record) {
                     names_of(record.unrecorded)));
   }
   for (const auto& [name, times] : record.missed) {
-    notes.push_back(fmt::format(
-        "{} was asked for at a version newer than this Stowage knows: its calls are not in here", name));
+    notes.push_back(
+        fmt::format("{} was asked for at a version newer than this Stowage knows: its calls are not in here",
+                    printable(name)));
   }
   if (record.unreadable > 0) {
     const bool one = record.unreadable == 1;
@@ -307,7 +312,7 @@ std::string run_report_text(const RunReport& report, const RunRecord& record) {
   if (report.spill || spilled.calls > 0) lines.add("spilled", "{}", spilled_text(spilled));
   if (spilled.calls > 0) lines.add("cost", "{}", spill_cost(spilled));
   for (const auto& [name, kind] : total.kinds) {
-    lines.add(name, "{} allocations of {}, {} frees, {} failed, {} over the limit, {} left",
+    lines.add(printable(name), "{} allocations of {}, {} frees, {} failed, {} over the limit, {} left",
               grouped(kind.calls), exact(kind.bytes), grouped(kind.frees), grouped(kind.failed),
               grouped(kind.refused), exact(kind.live));
   }

@@ -2,10 +2,12 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
+#include <sstream>
 
 #include "src/base/printable.h"
 #include "src/base/standard_streams.h"
 #include "src/base/temporary.h"
+#include "src/device/host_limits.h"
 #include "stowage/error.h"
 #include "tools/cli/calibrate_command.h"
 #include "tools/cli/place_options.h"
@@ -90,8 +92,13 @@ int run(int count, char** arguments) {
     if (!asks_for_help && !run_app->remaining().empty()) stowage::require_program(run_words.command);
     const std::string unexpected = asks_for_help ? "" : stowage::unexpected_word(app);
     if (!unexpected.empty()) throw stowage::InvalidInput(unexpected);
-    return app.exit(error) == 0 ? 0 : 2;
+    if (asks_for_help) return app.exit(error);
+    std::ostringstream out, text;
+    app.exit(error, out, text);
+    std::fputs(stowage::printable_lines(text.str()).c_str(), stderr);
+    return 2;
   }
+  stowage::refuse_empty_paths(app);
   if (run_app->parsed()) return stowage::run_run_command(stowage::understand(run_words));
   std::string output;
   const int code = plan_app->parsed()     ? plan(plan_words, output)
@@ -103,8 +110,8 @@ int run(int count, char** arguments) {
   return code;
 }
 
-int fail(int code, const std::exception& error) {
-  std::fprintf(stderr, "stowage: %s\n", stowage::printable_message(error.what()).c_str());
+int fail(int code, const std::string& text) {
+  std::fprintf(stderr, "stowage: %s\n", stowage::printable_message(text).c_str());
   return code;
 }
 
@@ -118,8 +125,10 @@ int main(int count, char** arguments) {
     stowage::require_printed();
     return code;
   } catch (const stowage::InvalidInput& error) {
-    return fail(2, error);
+    return fail(2, error.what());
   } catch (const std::exception& error) {
-    return fail(1, error);
+    if (const auto shortage = stowage::shortage_of(error))
+      return fail(shortage->of_limit ? 2 : 1, shortage->text);
+    return fail(1, error.what());
   }
 }

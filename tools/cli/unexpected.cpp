@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "src/base/printable.h"
+#include "stowage/error.h"
 
 namespace stowage {
 namespace {
@@ -79,6 +80,15 @@ std::string unexpected_word(const CLI::App& app) {
                      : is_flag(*word) ? "flag"
                                       : "argument",
                      remedy, command.get_parent() == nullptr ? "stowage" : "stowage " + command.get_name());
+}
+
+void refuse_empty_paths(const CLI::App& app) {
+  for (const char* flag : {"--output", "--plan-json", "--record", "--report"}) {
+    const CLI::Option* const option = app.get_option_no_throw(flag);
+    if (option != nullptr && option->count() > 0 && option->as<std::string>().empty())
+      throw InvalidInput(fmt::format("{}: the path is empty; give one, or leave this out", flag));
+  }
+  for (const CLI::App* const command : app.get_subcommands()) refuse_empty_paths(*command);
 }
 
 }  // namespace stowage

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "src/base/printable.h"
 #include "tools/console/interrupt.h"
 #include "tools/console/terminal.h"
 #include "tools/console/text.h"
@@ -27,7 +28,7 @@ constexpr int ended_code = 1;
 [[noreturn]] void abandon(const std::string& why, int code) {
   const MutexLock lock(undo_mutex);
   std::fprintf(stderr, "%s%s: %s\n", terminal_columns(stderr) > 0 ? "\r\033[K" : "",
-               program_invocation_short_name, why.c_str());
+               program_invocation_short_name, printable_message(why).c_str());
   for (const auto& undo : undos) undo();
   std::fflush(stdout);
   ::_exit(code);
@@ -64,7 +65,7 @@ EndOfWork::~EndOfWork() {
 
 std::string terminal_line(const UnderwayLine& line, int columns) {
   const std::string share = line.share < 0 ? "" : fmt::format("{:.0f}%, ", 100 * line.share);
-  std::string text = fmt::format("{} {}: {}{:.0f} s", line.label, line.what, share, line.seconds);
+  std::string text = fmt::format("{} {}: {}{:.0f} s", line.label, printable(line.what), share, line.seconds);
   // A line that wraps could not be rewritten.
   text.resize(std::min(text.size(), static_cast<std::size_t>(std::max(columns - 1, 0))));
   return text;
@@ -72,7 +73,7 @@ std::string terminal_line(const UnderwayLine& line, int columns) {
 
 std::string plain_line(const UnderwayLine& line) {
   Lines lines;
-  lines.add(line.label, "{}", line.what);
+  lines.add(line.label, "{}", printable(line.what));
   return std::move(lines).text();
 }
 

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <new>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -291,6 +292,10 @@ TEST_F(AllocatorsTest, NoExceptionLeaves) {
   EXPECT_EQ(allocators.allocate(1, 0, a), nullptr);
   EXPECT_THAT(error(), HasSubstr("no std::exception"));
   EXPECT_EQ(allocators.end_pool(0, {1, 0}), STOWAGE_OK);
+  // A filter whose copy throws.
+  EXPECT_EQ(allocators.begin_pool_of(0, {2, 0}, []() -> StreamFilter { throw 5; }), STOWAGE_FAILED);
+  EXPECT_EQ(allocators.begin_pool_of(0, {2, 0}, []() -> StreamFilter { throw std::bad_alloc(); }),
+            STOWAGE_OUT_OF_MEMORY);
   EXPECT_NE(allocators.allocate(1, 0, a), nullptr);
   opened->fails = [](const std::string& call) { return call == "map"; };
   EXPECT_EQ(allocators.allocate(10_MiB, 0, a), nullptr);

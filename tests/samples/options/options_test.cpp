@@ -199,6 +199,9 @@ TEST(Options, Checkpoints) {
 }
 
 TEST(Options, RefusalsNameTheFlag) {
+  for (const char* flag :
+       {"--log", "--trace", "--report", "--weights", "--export", "--plan-json", "--checkpoint"})
+    expect_refused({"--data", "x", flag, ""}, {std::string(flag) + ": the path is empty"});
   expect_refused({"--layers", "abc"}, {"--layers", "abc"});
   expect_refused({"--layers", "0"}, {"--layers", "0"});
   expect_refused({"--batch", "-1"}, {"--batch", "-1"});

@@ -2,10 +2,13 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <fstream>
 #include <tuple>
 
+#include "stowage/error.h"
 #include "tests/support/expect_refused.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/tools/calibrate/sample_file.h"
@@ -15,6 +18,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 namespace fs = std::filesystem;
 
 // Those that come with Stowage: this test's program stands in the build tree.
@@ -48,6 +52,25 @@ TEST(MachineChoice, SaysThatTheirNumbersAreNotMeasured) {
   EXPECT_THAT(list, HasSubstr("h200          NVIDIA H200 on its usual host, not measured, 140.40 GiB\n"));
   EXPECT_THAT(list, HasSubstr("8x-h200       8 x NVIDIA H200 on its usual host, not measured, 140.40 GiB\n"));
   EXPECT_EQ(std::count(list.begin(), list.end(), '\n'), 8);
+}
+
+TEST(MachineChoice, SaysThatNoMoreFilesCanBeOpened) {
+  const fs::path folder = machines_folder();
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const int next = ::dup(0);
+  ::close(next);
+  const rlimit none{static_cast<rlim_t>(next), before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  std::string told = "nothing";
+  try {
+    read_machine("rtx4090", folder);
+  } catch (const InvalidInput& error) {
+    told = error.what();
+  }
+  ::setrlimit(RLIMIT_NOFILE, &before);
+  EXPECT_THAT(told, HasSubstr("no more files can be opened; raise the limit (`ulimit -n`)"));
+  EXPECT_THAT(told, Not(HasSubstr("there is no machine")));
 }
 
 // A name that begins with a number has so many devices, and is its card otherwise.

@@ -41,6 +41,18 @@ TEST(RunReport, SaysInTextWhatWasUsed) {
   EXPECT_THAT(text, Not(HasSubstr("note")));
 }
 
+TEST(RunReport, ShowsNamesWithoutWhatATerminalObeys) {
+  const RunRecord record = record_of(
+      "0,1,1,process,-,-1,0,0x0,0,0,0,one\n"
+      "1,1,1,alloc,\x1b[2Jdevice,0,0,0x1000,1048576,1048576,0,\n"
+      "2,1,1,unwatched,-,-1,0,0x0,0,0,0,\x1b]0;mine\x07\n");
+  const std::string text =
+      run_report_text({{"./a\nlimit  none", "\xe2\x80\xae"}, {}, {}, "exit code 0"}, record);
+  EXPECT_THAT(text, HasSubstr("program       ./a\\u000alimit  none \\u202e\n"));
+  EXPECT_THAT(text, Not(HasSubstr("\x1b")));
+  EXPECT_THAT(text, HasSubstr("\\u001b]0;mine\\u0007"));
+}
+
 TEST(RunReport, DrawsMemoryOverTimeOnOnePage) {
   const std::string page = run_report_html(report, two_processes());
   EXPECT_THAT(page, HasSubstr("<title>./program --of &lt;mine&gt;</title>"));

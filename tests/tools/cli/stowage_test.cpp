@@ -1,5 +1,6 @@
 // What all commands of the program have in common.
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -36,6 +37,56 @@ TEST(Stowage, AnOutputThatIsLostIsAnErrorOfEveryCommand) {
         std::string("plan --help")}) {
     EXPECT_EQ(run_stowage(words + " > /dev/full").code, 1) << words;
   }
+}
+
+TEST(Stowage, AnEmptyPathToWriteIsRefused) {
+  const TemporaryFolder folder;
+  const std::string csv = folder.make("buffers.csv", tiny_csv);
+  for (const std::string& words :
+       {tiny_plan + " --plan-json", tiny_plan + " --report", "place " + csv + " --output",
+        "tokens encode " + csv + " --tokenizer bytes --output",
+        "tokens train " + csv + " --vocabulary 257 --output",
+        std::string("calibrate --quick --device simulated --output")}) {
+    const Result result = run_stowage(words + " ''");
+    EXPECT_EQ(result.code, 2) << words;
+    EXPECT_EQ(result.output, "stowage: " + words.substr(words.rfind(' ') + 1) +
+                                 ": the path is empty; give one, or leave this out\n");
+  }
+  for (const char* flag : {"--record", "--report"}) {
+    const Result result = run_stowage(std::string("run ") + flag + " '' -- true");
+    EXPECT_EQ(result.code, 2);
+    EXPECT_THAT(result.output, HasSubstr(std::string(flag) + ": the path is empty"));
+  }
+}
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which need terabytes of addresses
+// With too few addresses the program is not even loaded, and with enough of them there is a plan.
+TEST(Stowage, ALimitOnAddressSpaceIsNamedWhereMemoryRunsOut) {
+  for (int kibibytes = 70'000; kibibytes <= 130'000; kibibytes += 5'000) {
+    std::FILE* const pipe = ::popen(
+        fmt::format("ulimit -v {}; {} plan --gpt 175b --device-memory 40GiB 2>&1", kibibytes, STOWAGE_PROGRAM)
+            .c_str(),
+        "r");
+    ASSERT_NE(pipe, nullptr);
+    Result result;
+    for (int c = std::fgetc(pipe); c != EOF; c = std::fgetc(pipe)) result.output += static_cast<char>(c);
+    const int status = ::pclose(pipe);
+    ASSERT_TRUE(WIFEXITED(status)) << kibibytes;
+    result.code = WEXITSTATUS(status);
+    if (result.code == 127) continue;
+    EXPECT_TRUE(result.code == 0 || result.code == 2) << kibibytes << ": " << result.output;
+    if (result.code == 2) {
+      EXPECT_THAT(result.output, HasSubstr("`ulimit -v` (")) << kibibytes;
+    }
+  }
+}
+#endif
+
+TEST(Stowage, AMistakeIsToldWithoutWhatATerminalObeys) {
+  const Result result = run_stowage(tiny_plan + " --policy '\x1b[31mnone'");
+  EXPECT_EQ(result.code, 2);
+  EXPECT_THAT(result.output, HasSubstr("\\u001b[31mnone"));
+  EXPECT_THAT(result.output, Not(HasSubstr("\x1b")));
 }
 
 TEST(Stowage, WritesFilesIntoDevicesAndTheOutputItself) {
