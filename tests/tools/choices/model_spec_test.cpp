@@ -64,7 +64,7 @@ TEST(ModelSpec, BuildsTheModel) {
   const Graph gpt = build(
       model_spec({.gpt = "2x64", .sequence = "8", .batch = "2", .vocabulary = "96"}, DataType::bf16).value());
   EXPECT_EQ(work_type(gpt), DataType::bf16);
-  EXPECT_EQ(gpt.tensor(test::tensor_named(gpt, "wte.weight")).shape, (std::vector<std::int64_t>{96, 64}));
+  EXPECT_EQ(gpt.tensor(test::tensor_named(gpt, "wte.weight")).shape, (std::vector<std::int64_t>{128, 64}));
   EXPECT_EQ(gpt.tensor(test::tensor_named(gpt, "tokens")).shape, (std::vector<std::int64_t>{16}));
   EXPECT_EQ(gpt.unit_names.size(), 6U);
   const Graph bert = build(
