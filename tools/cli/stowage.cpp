@@ -126,6 +126,8 @@ int main(int count, char** arguments) {
     return code;
   } catch (const stowage::InvalidInput& error) {
     return fail(2, error.what());
+  } catch (const stowage::OutOfMemory& error) {
+    return fail(2, error.what());  // as the trainers have it
   } catch (const std::exception& error) {
     if (const auto shortage = stowage::shortage_of(error))
       return fail(shortage->of_limit ? 2 : 1, shortage->text);
