@@ -12,6 +12,7 @@
 #include "samples/data/text_data.h"
 #include "samples/options/initial_sizes.h"
 #include "samples/options/option_flags.h"
+#include "src/base/output_file.h"
 #include "stowage/error.h"
 #include "tools/choices/model_spec.h"
 
@@ -159,11 +160,23 @@ constexpr const char* written[] = {"--log", "--trace", "--report", "--weights", 
 
 using IsGiven = std::function<bool(const char* flag)>;
 
-// An empty path, as of a variable that is not set, would be no file without a word.
+// An empty path, as of a variable that is not set, would be no file without a word; one for two files would
+// have the second's text alone, or both mixed; and the standard output is no place for weights and folders.
 void check_paths(const CLI::App& app, const IsGiven& given) {
+  std::map<std::string, const char*> flags;
   const auto check = [&](const char* flag) {
-    if (given(flag) && app.get_option(flag)->as<std::string>().empty())
+    if (!given(flag)) return;
+    const auto path = app.get_option(flag)->as<std::string>();
+    if (path.empty())
       throw InvalidInput(fmt::format("{}: the path is empty; give one, or leave this out", flag));
+    const bool is_text = flag != std::string_view("--weights") && flag != std::string_view("--export") &&
+                         flag != std::string_view("--checkpoint");
+    if (path == "-" && !is_text)
+      throw InvalidInput(fmt::format("{} -: the standard output takes text alone; name a {}", flag,
+                                     flag == std::string_view("--weights") ? "file" : "folder"));
+    const auto [other, is_first] = flags.emplace(same_place(path), flag);
+    if (!is_first && !other->first.empty())
+      throw InvalidInput(fmt::format("{} {}: {} has the same path; name another", flag, path, other->second));
   };
   for (const char* flag : written) check(flag);
   check("--checkpoint");

@@ -47,7 +47,7 @@ std::unique_ptr<Tokenizer> read_byte_pair_files(std::string_view vocab_json, con
   const nlohmann::json json = parse_json(vocab_json, source);
   BytePairParts parts(vocab_name);
   for (auto& [token, id] : tokens_in(JsonField(json, source))) parts.add_token(std::move(token), id);
-  parts.require_all_bytes();
+  parts.require_bytes();
   read_merges(merges_text, merges_name, parts);
   parts.added = special_tokens_in(parts);
   add_beside(beside, parts.vocabulary, parts.added);

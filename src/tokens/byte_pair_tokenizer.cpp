@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <span>
 
 #include "src/base/printable.h"
@@ -18,9 +19,10 @@ class BytePairTokenizer : public AddingTokenizer {
  public:
   explicit BytePairTokenizer(BytePairParts parts)
       : AddingTokenizer(std::move(parts.vocabulary), std::move(parts.added)),
+        name_(parts.name()),
         merges_(std::move(parts.merges)) {
     for (std::size_t byte = 0; byte < byte_ids_.size(); ++byte)
-      byte_ids_[byte] = vocabulary().id(byte_letters()[byte]).value();
+      byte_ids_[byte] = vocabulary().id(byte_letters()[byte]).value_or(no_token);
   }
 
   std::string decode(std::span<const std::int32_t> ids) const override {
@@ -58,7 +60,7 @@ class BytePairTokenizer : public AddingTokenizer {
         return;
       }
       tokens.clear();
-      for (const char byte : piece) tokens.push_back(byte_ids_[static_cast<unsigned char>(byte)]);
+      for (const char byte : piece) tokens.push_back(require(static_cast<unsigned char>(byte)));
       merges_.apply(tokens);
       known->second = {ids.size(), ids.size() + tokens.size()};
       ids.insert(ids.end(), tokens.begin(), tokens.end());
@@ -66,6 +68,19 @@ class BytePairTokenizer : public AddingTokenizer {
   }
 
  private:
+  static constexpr std::int32_t no_token = -1;
+
+  std::int32_t require(unsigned char byte) const {
+    const std::int32_t id = byte_ids_[byte];
+    if (id != no_token) return id;
+    throw InvalidInput(
+        fmt::format("{}: the text has the byte 0x{:02x}, for which there is no token; give a tokenizer that "
+                    "was trained on "
+                    "such text, or text without it",
+                    name_, byte));
+  }
+
+  std::string name_;  // of the file
   MergeTable merges_;
   std::array<std::int32_t, 256> byte_ids_{};
 };
@@ -82,15 +97,14 @@ void BytePairParts::add_token(std::string letters, std::int32_t id) {
   }
 }
 
-void BytePairParts::require_all_bytes() const {
-  for (const std::string& letter : byte_letters()) {
-    if (!vocabulary.id(letter)) {
-      throw InvalidInput(
-          fmt::format("{}: token '{}' is not there, which stands for a byte; give a byte-level vocabulary, "
-                      "with all 256 bytes",
-                      name_, letter));
-    }
-  }
+void BytePairParts::require_bytes() const {
+  constexpr std::ptrdiff_t least = 32;
+  const auto& letters = byte_letters();
+  const auto is_there = [&](const std::string& letter) { return vocabulary.id(letter).has_value(); };
+  const auto count = std::count_if(letters.begin(), letters.end(), is_there);
+  if (count < least)
+    throw InvalidInput(
+        fmt::format("{}: {} of its tokens stand for a byte; give a byte-level vocabulary", name_, count));
 }
 
 std::int32_t BytePairParts::require(const std::string& letters, const std::string& name,

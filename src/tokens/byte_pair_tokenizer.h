@@ -22,10 +22,14 @@ class BytePairParts {
   explicit BytePairParts(std::string name) : name_(std::move(name)) {}
 
   void add_token(std::string letters, std::int32_t id);
-  void require_all_bytes() const;
+  // That some bytes have tokens at all: else it is another kind of vocabulary. One that was trained on some
+  // text alone may lack bytes that are not in it; text that has them is refused.
+  void require_bytes() const;
   // `where`: the line or field in `name`.
   void add_merge(std::string_view first, std::string_view second, const std::string& name,
                  const std::string& where);
+
+  const std::string& name() const { return name_; }
 
   Vocabulary vocabulary;
   MergeTable merges;

@@ -134,7 +134,7 @@ std::unique_ptr<Tokenizer> read_byte_pairs(const JsonField& root, const JsonFiel
 
   BytePairParts parts(name);
   for (auto& [token, id] : tokens_in(model.member("vocab"))) parts.add_token(std::move(token), id);
-  parts.require_all_bytes();
+  parts.require_bytes();
   std::size_t count = 0;
   model.member("merges").list(most_tokens, [&](const JsonField& item) {
     read_merge(item, fmt::format("'model.merges[{}]'", count++), name, parts);

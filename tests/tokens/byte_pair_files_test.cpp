@@ -67,8 +67,19 @@ TEST_F(BytePairFilesTest, NamesWhatIsWrongInTheVocabulary) {
   vocab_["x y"] = 264;
   expect_refused("vocab.json: token 'x y': its id 264 is another token's too");
   vocab_ = good;
+  vocab_ = {{"a", 0}, {"b", 1}, {"hello", 2}};
+  expect_refused("vocab.json: 2 of its tokens stand for a byte");
+}
+
+// As one has that was trained on some text alone. The byte 0 is Ā, and 0xe4 ä.
+TEST_F(BytePairFilesTest, BytesWithoutATokenAreRefusedWhereTheyCome) {
   vocab_.erase("Ā");
-  expect_refused("vocab.json: token 'Ā' is not there, which stands for a byte");
+  vocab_.erase("ä");
+  const auto tokenizer = byte_pair_tokenizer(vocab_.dump(), merges_);
+  EXPECT_EQ(tokenizer->encode("the other cat"),
+            byte_pair_tokenizer(to_vocab_json(vocabulary_), merges_)->encode("the other cat"));
+  test::expect_refused([&] { tokenizer->encode("a \xe4"); },
+                       "vocab.json: the text has the byte 0xe4, for which there is no token");
 }
 
 TEST_F(BytePairFilesTest, NamesWhatIsWrongInTheMerges) {

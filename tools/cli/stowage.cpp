@@ -98,7 +98,7 @@ int run(int count, char** arguments) {
     std::fputs(stowage::printable_lines(text.str()).c_str(), stderr);
     return 2;
   }
-  stowage::refuse_empty_paths(app);
+  stowage::check_written_paths(app);
   if (run_app->parsed()) return stowage::run_run_command(stowage::understand(run_words));
   std::string output;
   const int code = plan_app->parsed()     ? plan(plan_words, output)

@@ -4,8 +4,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 
+#include "src/base/output_file.h"
 #include "src/base/printable.h"
 #include "stowage/error.h"
 
@@ -82,13 +84,19 @@ std::string unexpected_word(const CLI::App& app) {
                      remedy, command.get_parent() == nullptr ? "stowage" : "stowage " + command.get_name());
 }
 
-void refuse_empty_paths(const CLI::App& app) {
+void check_written_paths(const CLI::App& app) {
+  std::map<std::string, const char*> flags;
   for (const char* flag : {"--output", "--plan-json", "--record", "--report"}) {
     const CLI::Option* const option = app.get_option_no_throw(flag);
-    if (option != nullptr && option->count() > 0 && option->as<std::string>().empty())
+    if (option == nullptr || option->count() == 0) continue;
+    const auto path = option->as<std::string>();
+    if (path.empty())
       throw InvalidInput(fmt::format("{}: the path is empty; give one, or leave this out", flag));
+    const auto [other, is_first] = flags.emplace(same_place(path), flag);
+    if (!is_first && !other->first.empty())
+      throw InvalidInput(fmt::format("{} {}: {} has the same path; name another", flag, path, other->second));
   }
-  for (const CLI::App* const command : app.get_subcommands()) refuse_empty_paths(*command);
+  for (const CLI::App* const command : app.get_subcommands()) check_written_paths(*command);
 }
 
 }  // namespace stowage

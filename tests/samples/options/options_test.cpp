@@ -202,6 +202,13 @@ TEST(Options, RefusalsNameTheFlag) {
   for (const char* flag :
        {"--log", "--trace", "--report", "--weights", "--export", "--plan-json", "--checkpoint"})
     expect_refused({"--data", "x", flag, ""}, {std::string(flag) + ": the path is empty"});
+  for (const char* flag : {"--weights", "--export", "--checkpoint"})
+    expect_refused({"--data", "x", flag, "-"},
+                   {std::string(flag) + " -: the standard output takes text alone"});
+  expect_refused({"--data", "x", "--log", "y", "--report", "./y"}, {"--report ./y: --log has the same path"});
+  expect_refused({"--data", "x", "--log", "-", "--plan-json", "-"},
+                 {"--plan-json -: --log has the same path"});
+  parse({"--data", "x", "--log", "/dev/null", "--plan-json", "/dev/null"});
   expect_refused({"--layers", "abc"}, {"--layers", "abc"});
   expect_refused({"--layers", "0"}, {"--layers", "0"});
   expect_refused({"--batch", "-1"}, {"--batch", "-1"});

@@ -59,6 +59,15 @@ TEST(Stowage, AnEmptyPathToWriteIsRefused) {
   }
 }
 
+TEST(Stowage, OnePathForTwoFilesIsRefused) {
+  const TemporaryFolder folder;
+  const std::string file = folder.file("file");
+  const Result result = run_stowage(tiny_plan + " --plan-json " + file + " --report " + file);
+  EXPECT_EQ(result.code, 2);
+  EXPECT_EQ(result.output, "stowage: --report " + file + ": --plan-json has the same path; name another\n");
+  EXPECT_EQ(folder.entries(), 0U);
+}
+
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which need terabytes of addresses
 // With too few addresses the program is not even loaded, and with enough of them there is a plan.
 TEST(Stowage, ALimitOnAddressSpaceIsNamedWhereMemoryRunsOut) {
