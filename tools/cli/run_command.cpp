@@ -89,8 +89,11 @@ std::set<int> running_processes(const std::string& folder) {
   std::set<int> running;
   std::error_code error;
   for (const fs::directory_entry& entry : fs::directory_iterator("/proc", error)) {
-    const int process = std::atoi(entry.path().filename().c_str());
-    if (process > 0 && is_of_program(entry.path(), folder)) running.insert(process);
+    const std::string name = entry.path().filename().string();
+    int process = 0;
+    const auto [end, wrong] = std::from_chars(name.data(), name.data() + name.size(), process);
+    const bool is_process = wrong == std::errc() && end == name.data() + name.size();
+    if (is_process && is_of_program(entry.path(), folder)) running.insert(process);
   }
   return running;
 }
