@@ -188,10 +188,15 @@ void RunCheckpoints::take_start() {
         "{}: it is of step {}, and {} {}; give more", start_->folder(), first_step(),
         options_.epochs ? fmt::format("--epochs {} are", *options_.epochs) : "--steps is", options_.steps));
   notes_ = fmt::format("resume        {}: step {} of {}\n", start_->folder(), first_step(), options_.steps);
-  for (const auto& [field, flag, what] : changeable)
-    if (wanted[field] != configuration_[field])
-      notes_ += fmt::format("              {} was {} and is {}: from here on {}\n", flag, wanted[field],
-                            configuration_[field], what);
+  // A constant rate knows no end.
+  const bool constant = options_.descent == Descent::constant &&
+                        wanted["training.schedule"] == configuration_["training.schedule"];
+  for (const auto& [field, flag, what] : changeable) {
+    if (wanted[field] == configuration_[field]) continue;
+    const bool changes = !constant || std::string_view(field) != steps_field;
+    notes_ += fmt::format("              {} was {} and is {}{}\n", flag, wanted[field], configuration_[field],
+                          changes ? fmt::format(": from here on {}", what) : "");
+  }
 }
 
 // What is not asked for anew stays: the order of sums, and so the bits, of the run before.

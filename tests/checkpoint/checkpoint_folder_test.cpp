@@ -8,6 +8,7 @@
 
 #include "stowage/checkpoint.h"
 #include "tests/checkpoint/small_state.h"
+#include "tests/support/expect_refused.h"
 
 namespace stowage {
 namespace {

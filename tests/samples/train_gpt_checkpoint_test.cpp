@@ -206,6 +206,13 @@ TEST_F(TrainGptCheckpoint, AnotherRunsCheckpointIsRefused) {
               HasSubstr("--steps was 6 and is 7: from here on other learning rates"));
 }
 
+TEST_F(TrainGptCheckpoint, MoreStepsAtAConstantRateHaveTheBitsOfOneRun) {
+  run_well({"--checkpoint", dir_, "--schedule", "constant"});
+  const std::string output =
+      run_well({"--resume", checkpoint(6), "--schedule", "constant", "--steps", "7"}).output;
+  EXPECT_THAT(output, HasSubstr("--steps was 6 and is 7\n"));
+}
+
 // Given, they may be others; left out, they would be changed unasked.
 TEST_F(TrainGptCheckpoint, GoesOnWithAnotherRateOrClipWhereThatIsAsked) {
   run_well({"--checkpoint", dir_, "--checkpoint-every", "3", "--learning-rate", "0.5", "--clip", "2"});
