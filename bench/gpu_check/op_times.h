@@ -1,4 +1,5 @@
-// What single operations cost on a card: the numbers behind choices that the product makes by rule.
+// Times single operations on a card. The product makes some choices by fixed rules; these times say what a
+// rule costs.
 //
 // Each function prints lines of JSON, with seconds that are medians of device time. They take the device's
 // memory as they need it and give it back. `small`: sizes for a fake runtime, whose times mean nothing.

@@ -52,8 +52,8 @@ class Cells {
   bool improve(const Budget& budget, std::optional<RankedPlan>& best);
   // A plan that fits the budget, the first that a search finds; none where none finds one.
   std::optional<RankedPlan> any(const Budget& budget);
-  // Of the plans whose arena is at most `device`, one of few host bytes: what choices for as few as possible
-  // become. None where no plan was found.
+  // A plan of few host bytes whose arena is at most `device`: the first that the choices for the fewest host
+  // bytes lead to. None where no plan was found.
   std::optional<RankedPlan> least_host_plan(Bytes device);
   // Ops of all schedules that the searches have made.
   std::size_t work() const { return all_work_; }

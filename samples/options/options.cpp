@@ -11,8 +11,9 @@
 
 #include "samples/data/text_data.h"
 #include "samples/options/initial_sizes.h"
+#include "samples/options/limits.h"
 #include "samples/options/option_flags.h"
-#include "src/base/output_file.h"
+#include "src/base/written_paths.h"
 #include "stowage/error.h"
 #include "tools/choices/model_spec.h"
 
@@ -155,31 +156,21 @@ constexpr Need needs[] = {{"--checkpoint-every", "--checkpoint"},
                           {"--keep-best", "--checkpoint"},
                           {"--tokens", "--generate"},
                           {"--temperature", "--generate"}};
-// Files that a training writes.
-constexpr const char* written[] = {"--log", "--trace", "--report", "--weights", "--export", "--plan-json"};
+// What a training writes, besides its checkpoints.
+using Kind = WrittenPaths::Kind;
+constexpr std::pair<const char*, Kind> written[] = {{"--log", Kind::text},     {"--trace", Kind::text},
+                                                    {"--report", Kind::text},  {"--plan-json", Kind::text},
+                                                    {"--weights", Kind::data}, {"--export", Kind::folder}};
 
 using IsGiven = std::function<bool(const char* flag)>;
 
-// An empty path, as of a variable that is not set, would be no file without a word; one for two files would
-// have the second's text alone, or both mixed; and the standard output is no place for weights and folders.
 void check_paths(const CLI::App& app, const IsGiven& given) {
-  std::map<std::string, const char*> flags;
-  const auto check = [&](const char* flag) {
-    if (!given(flag)) return;
-    const auto path = app.get_option(flag)->as<std::string>();
-    if (path.empty())
-      throw InvalidInput(fmt::format("{}: the path is empty; give one, or leave this out", flag));
-    const bool is_text = flag != std::string_view("--weights") && flag != std::string_view("--export") &&
-                         flag != std::string_view("--checkpoint");
-    if (path == "-" && !is_text)
-      throw InvalidInput(fmt::format("{} -: the standard output takes text alone; name a {}", flag,
-                                     flag == std::string_view("--weights") ? "file" : "folder"));
-    const auto [other, is_first] = flags.emplace(same_place(path), flag);
-    if (!is_first && !other->first.empty())
-      throw InvalidInput(fmt::format("{} {}: {} has the same path; name another", flag, path, other->second));
+  WrittenPaths paths;
+  const auto add = [&](const char* flag, Kind kind) {
+    if (given(flag)) paths.add(flag, app.get_option(flag)->as<std::string>(), kind);
   };
-  for (const char* flag : written) check(flag);
-  check("--checkpoint");
+  for (const auto& [flag, kind] : written) add(flag, kind);
+  add("--checkpoint", Kind::folder);
 }
 
 constexpr const char* evaluation_flags[] = {"--evaluation-data", "--evaluation-share", "--evaluation-samples",
@@ -247,7 +238,7 @@ void check_needs(const Options& options, const IsGiven& given) {
         "--loss-scale: gradients are scaled in fp16 alone; give --type fp16, or leave this out");
   if (options.epochs && given("--steps"))
     throw InvalidInput("--epochs and --steps both say how long to train: give one of them");
-  for (const char* flag : written) {
+  for (const auto& [flag, kind] : written) {
     if (options.generate && given(flag))
       throw InvalidInput(
           fmt::format("{}: --generate trains nothing and writes to standard output alone; leave "
@@ -315,25 +306,6 @@ std::string one_line(std::string text) {
 }
 
 }  // namespace
-
-Bytes parse_limit(const std::string& text) { return text == "unlimited" ? unlimited : parse_bytes(text); }
-
-Link parse_link(const std::string& text) {
-  if (text == "unthrottled") return Link::unthrottled();
-  std::string size = text;
-  if (size.ends_with("/s")) size.resize(size.size() - 2);
-  Bytes rate = 0;
-  try {
-    rate = parse_bytes(size);
-  } catch (const InvalidInput&) {
-    rate = 0;  // told below, with what a rate looks like
-  }
-  if (rate == 0) {
-    throw InvalidInput(fmt::format(
-        "\"{}\" is no rate; write for example 8GB/s, 500MB/s, bytes per second, or unthrottled", text));
-  }
-  return Link{.bytes_per_second = static_cast<double>(rate), .latency_seconds = 10e-6, .throttled = true};
-}
 
 const char* program_name(ModelKind kind) { return kind == ModelKind::bert ? "train_bert" : "train_gpt"; }
 

@@ -133,11 +133,4 @@ CommandLine parse_command_line(int count, const char* const* arguments, ModelKin
 // For messages: "--devices 4", or "a launch of 4 processes".
 std::string devices_given(const Options& options);
 
-// "8GB/s", "8GB", "8000000000": bytes per second, at least 1. "unthrottled": copies as fast as memory.
-// Throws InvalidInput that quotes `text`.
-Link parse_link(const std::string& text);
-
-// A size as parse_bytes takes it, or "unlimited".
-Bytes parse_limit(const std::string& text);
-
 }  // namespace stowage::samples

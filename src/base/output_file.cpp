@@ -182,17 +182,6 @@ void OutputFile::commit() {
   if (hidden_.made() && !hidden_.rename_to(fs::path(path_).filename().string())) fail();
 }
 
-std::string same_place(const std::string& path) {
-  if (path == "-") return path;
-  std::error_code error;
-  const fs::file_status status = fs::status(path, error);
-  if (fs::exists(status) && !fs::is_regular_file(status) && !fs::is_directory(status)) return "";
-  fs::path place = fs::weakly_canonical(path, error);
-  if (error) return path;
-  if (!place.has_filename()) place = place.parent_path();  // "folder/"
-  return fs::absolute(place, error).string();
-}
-
 void write_file(const std::string& flag, const std::string& path, std::string_view text) {
   OutputFile file(flag, path, Writing::whole);
   file.write(text);

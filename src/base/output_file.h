@@ -66,11 +66,6 @@ class OutputFile {
   Temporary hidden_;
 };
 
-// The path by which two names of one file are the same, whether it is there or not: as far as it is there,
-// without links.
-// "-" stays as it is. Empty: a device or a pipe, which takes the text of several.
-std::string same_place(const std::string& path);
-
 // All of a file, whole.
 void write_file(const std::string& flag, const std::string& path, std::string_view text);
 

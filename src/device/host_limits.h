@@ -39,13 +39,13 @@ bool memory_may_grow(Bytes seen, const std::string& root = "/");
 // `ulimit -l`, if it is one.
 std::optional<Bytes> locked_memory_limit(const std::string& root = "/");
 
-// What this process lacked: memory, or a thread.
+// An error because memory ran out, or because no thread could be started.
 struct Shortage {
   std::string text;       // with what to do about it
   bool of_limit = false;  // a limit that the process has for itself, `ulimit -v` or `-d`, may be the reason
 };
-// Of std::bad_alloc, and of a thread that could not be started; nothing for other errors. Reads no files:
-// little memory may be left.
+// Returns the shortage that `error` tells of; nothing for other errors. Reads no files: little memory may be
+// left.
 std::optional<Shortage> shortage_of(const std::exception& error);
 
 }  // namespace stowage

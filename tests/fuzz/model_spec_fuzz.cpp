@@ -1,6 +1,7 @@
 // Words of the command line: models, sizes, sweeps, links. One word per line, in the order of `words_of`.
 #include "tools/choices/model_spec.h"
 
+#include "samples/options/limits.h"
 #include "samples/options/options.h"
 #include "tests/fuzz/target.h"
 #include "tools/cli/plan_sweep.h"

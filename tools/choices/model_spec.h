@@ -54,10 +54,11 @@ ModelSpec model_spec(const GptSize& size, const ModelWords& words, DataType type
 // that is too large.
 Graph build(const ModelSpec& spec);
 
-// What the trainers take, too. Rows of the token table: the tokens, up to a multiple of 64.
+// The trainers and `stowage plan` share these two rules.
+// Returns how many rows the token table has: the number of tokens, rounded up to a multiple of 64.
 std::int64_t padded_vocabulary(std::int64_t tokens);
-// Where --micro-batches is not given: each gradient group is one; a BERT has two at least, where the batch
-// has equal halves.
+// Returns the number of micro-batches where --micro-batches is not given: one for each gradient group. A BERT
+// with one group has two, if the batch is even.
 std::int64_t default_micro_batches(ModelFamily family, std::int64_t batch, std::int64_t gradient_groups);
 
 // "gpt, 24 layers, width 1024, heads 16, vocabulary 50304"

@@ -4,11 +4,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <map>
 #include <numeric>
 
-#include "src/base/output_file.h"
 #include "src/base/printable.h"
+#include "src/base/written_paths.h"
 #include "stowage/error.h"
 
 namespace stowage {
@@ -85,16 +84,11 @@ std::string unexpected_word(const CLI::App& app) {
 }
 
 void check_written_paths(const CLI::App& app) {
-  std::map<std::string, const char*> flags;
+  WrittenPaths paths;
   for (const char* flag : {"--output", "--plan-json", "--record", "--report"}) {
     const CLI::Option* const option = app.get_option_no_throw(flag);
-    if (option == nullptr || option->count() == 0) continue;
-    const auto path = option->as<std::string>();
-    if (path.empty())
-      throw InvalidInput(fmt::format("{}: the path is empty; give one, or leave this out", flag));
-    const auto [other, is_first] = flags.emplace(same_place(path), flag);
-    if (!is_first && !other->first.empty())
-      throw InvalidInput(fmt::format("{} {}: {} has the same path; name another", flag, path, other->second));
+    if (option != nullptr && option->count() > 0)
+      paths.add(flag, option->as<std::string>(), WrittenPaths::Kind::text);
   }
   for (const CLI::App* const command : app.get_subcommands()) check_written_paths(*command);
 }

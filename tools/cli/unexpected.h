@@ -15,8 +15,7 @@ std::string nearest(const std::string& word, const std::vector<std::string>& nam
 // every word is known. Call it when a parse has failed.
 std::string unexpected_word(const CLI::App& app);
 
-// Throws InvalidInput for a file to write, of the command that the line names, whose path is given and empty,
-// which would be no file without a word, or is another one's, too.
+// Throws as WrittenPaths does for the files that the named command writes.
 void check_written_paths(const CLI::App& app);
 
 }  // namespace stowage

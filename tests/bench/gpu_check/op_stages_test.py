@@ -1,22 +1,13 @@
 """The stages that time single operations: with stand-ins for op_times and for PyTorch's programs."""
 
-import io
-import sys
-import tempfile
-import time
 import unittest
-from pathlib import Path
 from unittest import mock
 
-CHECKS = Path(__file__).resolve().parents[3] / "bench" / "gpu_check"
-sys.path.insert(0, str(CHECKS))
-import judge_programs  # noqa: E402
-import op_stages  # noqa: E402
-import table  # noqa: E402
-from context import Context  # noqa: E402
-from programs import Programs  # noqa: E402
-from runner import Runner  # noqa: E402
-from shapes import SMALL  # noqa: E402
+from installed import context_of, put  # makes the next ones importable
+
+import judge_programs
+import op_stages
+import table
 
 OP_TIMES = """#!/bin/sh
 case $1 in
@@ -37,24 +28,11 @@ sys.exit(os.environ.get("PYTORCH_CUDA_ALLOC_CONF") == "expandable_segments:True"
 
 class Stages(unittest.TestCase):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        root = Path(folder.name)
-        for name in ("bin", "checks/pytorch", "out"):
-            (root / name).mkdir(parents=True)
-        self.programs = root / "checks"
-        self.put("../bin/stowage", "")
-        self.put("train_shape", "")
-        self.put("op_times", OP_TIMES)
-        self.put("pytorch/attention_times.py", ATTENTION)
-        self.put("pytorch/allocator_times.py", ALLOCATOR.replace("FAILS", "0"))
-        runner = Runner(io.StringIO(), time.monotonic() + 60)
-        runner.say = runner.note
-        self.context = Context(Programs(root / "checks"), runner, "cuda", SMALL, True, root / "out", 1 << 30)
+        self.context = context_of(self, {"checks/op_times": OP_TIMES, "checks/pytorch/attention_times.py": ATTENTION,
+                                         "checks/pytorch/allocator_times.py": ALLOCATOR.replace("FAILS", "0")})
 
     def put(self, name, text):
-        (self.programs / name).write_text(text, encoding="utf-8")
-        (self.programs / name).chmod(0o755)
+        put(self.context.programs.checks, name, text)
 
     def found(self):
         with mock.patch.object(op_stages, "no_torch", return_value=""):

@@ -3,12 +3,10 @@ PyTorch."""
 
 import copy
 import importlib.util
-import io
 import json
 import subprocess
 import sys
 import tempfile
-import time
 import unittest
 from pathlib import Path
 from unittest import mock
@@ -17,10 +15,7 @@ CHECKS = Path(__file__).resolve().parents[3] / "bench" / "gpu_check"
 sys.path.insert(0, str(CHECKS))
 import judge_programs  # noqa: E402
 import torch_stages  # noqa: E402
-from context import Context  # noqa: E402
-from programs import Programs  # noqa: E402
-from runner import Runner  # noqa: E402
-from shapes import SMALL  # noqa: E402
+from installed import context_of  # noqa: E402
 
 LOOP = """
 import json, os
@@ -55,18 +50,7 @@ for word; do last=$word; [ "$before" = --output ] && echo '{}' >"$word"; before=
 
 class Stages(unittest.TestCase):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        root = Path(folder.name)
-        for name in ("bin", "checks/pytorch", "out"):
-            (root / name).mkdir(parents=True)
-        for name, text in (("bin/stowage", STOWAGE), ("checks/train_shape", ""), ("checks/pytorch/train_loop.py", LOOP),
-                           ("checks/pytorch/allocators.py", LOOP)):
-            (root / name).write_text(text, encoding="utf-8")
-            (root / name).chmod(0o755)
-        runner = Runner(io.StringIO(), time.monotonic() + 60)
-        runner.say = runner.note
-        self.context = Context(Programs(root / "checks"), runner, "cuda", SMALL, True, root / "out", 1 << 30)
+        self.context = context_of(self, {"bin/stowage": STOWAGE, "checks/pytorch/train_loop.py": LOOP, "checks/pytorch/allocators.py": LOOP})
 
     def run_stage(self, name):
         with mock.patch.object(torch_stages, "no_torch", return_value=""):

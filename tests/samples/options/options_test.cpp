@@ -5,6 +5,7 @@
 
 #include <vector>
 
+#include "samples/options/limits.h"
 #include "stowage/error.h"
 
 namespace stowage::samples {
