@@ -89,8 +89,10 @@ class Checkpoint {
   const CheckpointState& state() const { return state_; }
 
   // Throw InvalidInput that names the first field in which the other one differs, and both values; of a
-  // configuration the names of the others too.
-  void require_configuration(const std::map<std::string, std::string>& configuration) const;
+  // configuration the names of the others too. A field that one of them lacks has its value in `absent`, if
+  // it is there.
+  void require_configuration(const std::map<std::string, std::string>& configuration,
+                             const std::map<std::string, std::string>& absent = {}) const;
   void require_graph(const Graph& graph) const;
 
   // Every value of a graph that `require_graph` accepts into its place. Checks the bytes once more as they

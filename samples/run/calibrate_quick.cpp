@@ -1,6 +1,8 @@
 #include "samples/run/calibrate_quick.h"
 
 #include <algorithm>
+#include <cmath>
+#include <utility>
 #include <vector>
 
 #include "stowage/graph_builder.h"
@@ -12,16 +14,16 @@
 namespace stowage::samples {
 namespace {
 
-constexpr double time_limit = 0.5;  // seconds of steps alone; a started one is finished
-constexpr int least_rounds = 4;     // … however long they take
-constexpr std::int64_t host_elements = std::int64_t{4} << 20U;
-constexpr double flops_per_round = 3e10;
+constexpr double time_limit = 0.5;       // seconds of steps alone; a started one is finished
+constexpr int least_rounds = 4;          // … however long they take
+constexpr Bytes bytes_of_element = 16;   // of the update on the host that is measured: four f32
+constexpr Bytes for_libraries = 32_MiB;  // kernels that they compile, stacks of threads
 
-// As much of the model as runs in some hundred milliseconds: the whole batch before more layers. What stays
-// in caches and what does not is then like the model's.
-GptConfig probe(const GptConfig& model) {
-  constexpr std::int64_t widest = 1024;
-  constexpr double most_parameters = 16e6;
+// As much of the model as runs in some hundred milliseconds, and `share` of that: the whole batch before more
+// layers. What stays in caches and what does not is then like the model's.
+GptConfig probe(const GptConfig& model, double share) {
+  const auto widest = static_cast<std::int64_t>(1024 * std::sqrt(share));
+  const double most_parameters = 16e6 * share, flops_per_round = 3e10 * share;
   const std::int64_t per_head = std::min(model.width / model.heads, widest);
   GptConfig result = model;
   result.heads = std::clamp(model.heads, std::int64_t{1}, widest / per_head);
@@ -39,6 +41,11 @@ GptConfig probe(const GptConfig& model) {
   result.gradient_groups = result.ranks = 1;
   result.rank = 0;
   result.batch *= result.micro_batches;
+  if (share < 1) {
+    result.vocabulary = std::min(
+        model.vocabulary, 256 + static_cast<std::int64_t>(share * static_cast<double>(model.vocabulary)));
+    result.padded_vocabulary = 0;
+  }
   return result;
 }
 
@@ -47,6 +54,29 @@ std::vector<ProbeInput> inputs_of(const BuiltModel& model) {
   std::vector<ProbeInput> inputs;
   for (const ModelInput& input : model.inputs) inputs.push_back({input.value.id, input.least, input.values});
   return inputs;
+}
+
+// What is measured, within the host's room.
+struct Probe {
+  ProbedStep step;
+  std::int64_t elements = share_elements;  // of the update on the host
+};
+
+Probe probe_within(std::span<const HostLimit> limits, const BuildModel& build, const GptConfig& model,
+                   DataType type, const AdamW& optimizer) {
+  constexpr double least_share = 1.0 / 64;
+  const HostLimit* const limit = tightest(limits);
+  for (double share = 1;; share /= 2) {
+    GraphBuilder builder(type);
+    const BuiltModel built = build(builder, probe(model, share));
+    Probe result{{builder.finish(built.loss, optimizer), inputs_of(built)},
+                 static_cast<std::int64_t>(share * static_cast<double>(share_elements))};
+    if (limit == nullptr) return result;
+    const Bytes need = bytes_of_step(result.step.graph) +
+                       bytes_of_element * static_cast<Bytes>(result.elements) + for_libraries;
+    if (need <= limit->room) return result;
+    if (share <= least_share) require_room_to_measure(need, limits, or_measured);
+  }
 }
 
 }  // namespace
@@ -69,11 +99,10 @@ OpProfile profile_on_card(Device& card, const Machine& machine, const BuildModel
 }
 
 Calibration calibrate_quick(const BuildModel& build, const GptConfig& model, DataType type,
-                            const AdamW& optimizer, const Link& link) {
-  GraphBuilder builder(type);
-  const BuiltModel built = build(builder, probe(model));
+                            const AdamW& optimizer, const Link& link, std::span<const HostLimit> limits) {
+  Probe probe = probe_within(limits, build, model, type, optimizer);
   const auto device = open_simulated_device({.capacity = unlimited, .poison = Poison::sampled});
-  StepProbe run(*device, builder.finish(built.loss, optimizer), inputs_of(built));
+  StepProbe run(*device, std::move(probe.step.graph), probe.step.inputs);
   run.step();  // libraries compile their kernels, pages are touched
   const StepProbe::Step alone = run.steps(least_rounds, for_seconds(time_limit));
   Calibration result;
@@ -88,8 +117,8 @@ Calibration calibrate_quick(const BuildModel& build, const GptConfig& model, Dat
   }
   result.fitted = fit_rates(times, machine);
   machine.host_bytes_per_second =
-      measure_host({.elements = host_elements, .repetitions = 5}).back().bytes_per_second;
-  measure_shares(run, alone.whole, link, machine);
+      measure_host({.elements = probe.elements, .repetitions = 5}).back().bytes_per_second;
+  measure_shares(run, alone.whole, link, machine, probe.elements);
   return result;
 }
 

@@ -1,7 +1,10 @@
 // A quick measure of the machine, so that predicted step times mean something.
 #pragma once
 
+#include <span>
+
 #include "samples/task/task.h"
+#include "src/device/host_limits.h"
 #include "stowage/graph_builder.h"
 #include "stowage/machine.h"
 #include "stowage/models.h"
@@ -16,12 +19,17 @@ struct Calibration {
   OpProfile profile;  // of the ops on the compute lane
 };
 
+// What to do beside where there is no room to measure.
+inline constexpr const char* or_measured = ", or give a machine that was measured before: --machine";
+
 // Trains the model that `build` makes of `model` (fewer layers, smaller where it is large) on a simulated
 // device of its own for about a second, with the present number of threads: alone, beside copies at the rate
 // of `link` (where one of some bytes takes milliseconds at most) and beside updates on the host, all of which
 // use the same cores. The result steers the plan, never the numbers of the training. `link` serves both ways.
+// Where `limits` of the host leave less room, a smaller model is measured; throws OutOfMemory, with the
+// tightest of them, where there is none for the smallest.
 Calibration calibrate_quick(const BuildModel& build, const GptConfig& model, DataType type,
-                            const AdamW& optimizer, const Link& link);
+                            const AdamW& optimizer, const Link& link, std::span<const HostLimit> limits);
 
 // The same of a card, whose rates are `machine`: one layer of the model, with as much of a micro-batch as
 // takes some milliseconds and fits the budget. Empty where one sample is too much. Throws as

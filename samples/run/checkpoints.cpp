@@ -26,6 +26,7 @@ constexpr const char* steps_field = "training.steps";
 constexpr const char* head_tokens_field = "model.head_tokens";
 constexpr const char* first_head_tokens = "2048";         // of checkpoints that do not say
 constexpr const char* method_field = "device.attention";  // not of runs without a card
+constexpr const char* groups_field = "model.gradient_groups";
 
 // What a resumed run may have otherwise than the run before; all but --steps only if the flag is given, so
 // that a flag that was forgotten is not one that was changed.
@@ -47,6 +48,15 @@ constexpr Changeable changeable[] = {
     {"optimizer.epsilon", "--epsilon", other_bits},
     {"model.micro_batches", "--micro-batches", "sums in another order, and other bits"},
     {head_tokens_field, "--head-chunk", other_bits}};
+
+// What a run is that does not say.
+const std::map<std::string, std::string>& unsaid() {
+  static const std::map<std::string, std::string> fields = {
+      {head_tokens_field, first_head_tokens},
+      {groups_field, "1"},
+      {moments_field, std::string(to_string(Moments::f32))}};
+  return fields;
+}
 
 // Runs `action`, and puts the flag before what it complains of.
 template <class Action>
@@ -97,7 +107,7 @@ std::map<std::string, std::string> configuration_of(const Options& options,
       {"training.warmup", exact(options.warmup)},
       {steps_field, exact(options.steps)},
       {"training.seed", exact(options.seed)}};
-  if (model.gradient_groups != 1) result["model.gradient_groups"] = exact(model.gradient_groups);
+  if (model.gradient_groups != 1) result[groups_field] = exact(model.gradient_groups);
   if (optimizer.moments != Moments::f32) result[moments_field] = to_string(optimizer.moments);
   result.insert(task.begin(), task.end());
   return result;
@@ -174,9 +184,7 @@ void RunCheckpoints::take_start() {
   std::map<std::string, std::string> wanted = configuration_;
   if (options_.trains_nothing) keep_training(wanted);
   allow_changes(wanted);
-  auto comparable = wanted;
-  if (!start_->state().configuration.contains(head_tokens_field)) comparable.erase(head_tokens_field);
-  start_->require_configuration(comparable);
+  start_->require_configuration(wanted, unsaid());
   saved_ = first_step();
   if (options_.trains_nothing) {
     options_.steps = first_step();

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -51,13 +50,12 @@ HostNeed host_need(const Options& options, const Graph& graph, const Plan& plan,
 }
 
 void require_host_memory(const HostNeed& need, std::span<const HostLimit> limits) {
-  const auto tightest = std::min_element(limits.begin(), limits.end(),
-                                         [](const auto& a, const auto& b) { return a.room < b.room; });
-  if (tightest == limits.end() || need.total() <= tightest->room) return;
+  const HostLimit* const least = tightest(limits);
+  if (least == nullptr || need.total() <= least->room) return;
   throw OutOfMemory(fmt::format("host memory: {} needed, {} left of {}: {}. To go on, {}{}",
-                                exact(need.total()), exact(tightest->room), tightest->name, parts_of(need),
-                                tightest->remedy, flags_for(need, tightest->room)),
-                    need.total(), tightest->room);
+                                exact(need.total()), exact(least->room), least->name, parts_of(need),
+                                least->remedy, flags_for(need, least->room)),
+                    need.total(), least->room);
 }
 
 }  // namespace stowage::samples

@@ -7,8 +7,10 @@
 #include <algorithm>
 #include <array>
 #include <utility>
+#include <vector>
 
 #include "src/base/parallel_for.h"
+#include "src/device/host_limits.h"
 #include "stowage/choose_device.h"
 #include "stowage/cuda_device.h"
 #include "stowage/error.h"
@@ -91,11 +93,17 @@ MachineFile quick_file(Device& card, const Options& options) {
   const Budget& budget = options.budget;
   CalibrateOptions how = quick_calibration(DeviceBackend::cuda);
   how.models = {};  // but the run's own
+  const std::vector<HostLimit> limits = read_host_limits();
+  const HostLimit* const limit = tightest(limits);
+  const Bytes host = std::min(budget.host, limit == nullptr ? unlimited : limit->room);
   const Bytes least = 4_MiB, arena = arena_within(card, budget.device, card.memory_info().overhead);
   how.host.copied = std::clamp(arena / 8, least, how.host.copied);
-  if (budget.host != unlimited)
+  if (host != unlimited) {
     how.host.elements =
-        std::clamp(static_cast<std::int64_t>(budget.host / 64), std::int64_t{4} << 20U, how.host.elements);
+        std::clamp(static_cast<std::int64_t>(host / 64), std::int64_t{4} << 20U, how.host.elements);
+    how.host.copied = std::clamp(host / 16, least, how.host.copied);
+  }
+  require_room_to_measure(host_bytes_of(how, DeviceBackend::cuda), limits, or_measured);
   try {
     return calibrate(card, launch_table_for(card), how);
   } catch (const OutOfMemory&) {
@@ -149,8 +157,8 @@ void prepare_cards(RunDevice& run, Options& options, const Graph& graph, const B
 void prepare_device(RunDevice& run, Options& options, const Graph& graph, const BuildModel& build) {
   if (!run.cards.here.empty()) return prepare_cards(run, options, graph, build);
   if (options.machine.empty()) {
-    Calibration calibration =
-        calibrate_quick(build, options.model, options.type, optimizer_of(options), options.link);
+    Calibration calibration = calibrate_quick(build, options.model, options.type, optimizer_of(options),
+                                              options.link, read_host_limits());
     run.machine = calibration.machine;
     run.profile = std::move(calibration.profile);
     run.fitted = calibration.fitted;

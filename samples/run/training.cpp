@@ -16,6 +16,7 @@
 #include "samples/report/trace.h"
 #include "samples/report/unpinned.h"
 #include "samples/run/checkpoints.h"
+#include "samples/run/disk_need.h"
 #include "samples/run/host_need.h"
 #include "samples/run/init_export.h"
 #include "samples/run/job.h"
@@ -129,10 +130,25 @@ struct Beginning {
   std::optional<InitialModel> initial;
 };
 
+// Throws InvalidInput for a budget below the least of any plan, before anything is measured. What context and
+// libraries take of a card is not known yet.
+void require_possible(Model& model, const Options& options, const RunDevice& prepared) {
+  Bytes most = options.budget.device;
+  for (const auto& card : prepared.cards.here) most = std::min(most, card->memory_info().total);
+  if (most == unlimited || is_emulated(options.plan.policy)) return;
+  const Machine any;
+  Planner planner(model.planned(), any, options.plan);
+  if (planner.minimum_bytes() <= most) return;
+  const auto none = std::get<Infeasible>(planner.answer({.device = most}).outcome);
+  throw InvalidInput(infeasible_message(none, options.plan.policy) +
+                     (prepared.cards.here.empty() ? "" : "; context and libraries take more of a card"));
+}
+
 // Of all devices, which `laps` has seen opened. Tells what was found, and writes the plan where that is asked
 // for.
 void prepare_and_plan(Beginning& run, Options& options, Setup& setup, RunDevice& prepared, Plan& plan,
                       Laps& laps) {
+  require_possible(run.model, options, prepared);
   prepare(prepared, options, run.model, *run.task);
   setup.machine = prepared.machine;
   setup.fitted = prepared.fitted;
@@ -219,6 +235,12 @@ void require_host_room(const Options& options, const Graph& graph, const Plan& p
   require_host_memory(host_need(options, graph, plan, on_card, own), limits);
   std::erase_if(limits, [](const HostLimit& limit) { return limit.of_process; });
   require_host_memory(host_need(options, graph, plan, on_card, own * job.ranks_here()), limits);
+}
+
+// Tells where the disks have too little room for what is written.
+void warn_of_disks(const Options& options, const Graph& graph, std::uint64_t first_step) {
+  for (const std::string& line : disk_warnings(disk_needs(options, graph, first_step)))
+    std::fprintf(stderr, "%s: warning: %s\n", program_name(options.kind), printable_message(line).c_str());
 }
 
 // CPU threads of each rank: its part of the machine's, unless a launcher has bound it to cores of its own.
@@ -315,6 +337,7 @@ int train(const Options& given, Job& job) {
     Options here = options;
     if (!job.leads()) here.checkpoint_folder.clear();  // whose copy is the leader's
     require_host_room(here, run.model.graph, plan, prepared, job);
+    if (job.leads()) warn_of_disks(options, run.model.graph, run.checkpoints->first_step());
   });
   job.together([&] { devices.all = open_run_devices(prepared, options); });
   if (job.size() > 1)

@@ -118,18 +118,21 @@ Checkpoint::Checkpoint(std::string folder) : folder_(std::move(folder)) {
   for (const CheckpointTensor& tensor : state_.tensors) check_tensor(file, tensors, tensor, piece);
 }
 
-void Checkpoint::require_configuration(const std::map<std::string, std::string>& configuration) const {
+void Checkpoint::require_configuration(const std::map<std::string, std::string>& configuration,
+                                       const std::map<std::string, std::string>& absent) const {
   using Fields = std::map<std::string, std::string>;
   const auto& stored = state_.configuration;
-  const auto value_in = [](const Fields& fields, const std::string& name) {
-    const auto found = fields.find(name);
-    return found == fields.end() ? "missing" : in_quotes(found->second);
+  const auto value_in = [&](const Fields& fields, const std::string& name) {
+    for (const Fields* each : {&fields, &absent})
+      if (const auto found = each->find(name); found != each->end()) return in_quotes(found->second);
+    return std::string("missing");
   };
   std::vector<std::string> others;  // fields that differ
   for (const auto& [name, value] : configuration)
     if (value_in(stored, name) != in_quotes(value)) others.push_back(name);
   for (const auto& [name, value] : stored)
-    if (!configuration.contains(name)) others.push_back(name);
+    if (!configuration.contains(name) && value_in(configuration, name) != in_quotes(value))
+      others.push_back(name);
   if (others.empty()) return;
   const std::string first = others.front();
   others.erase(others.begin());

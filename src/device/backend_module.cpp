@@ -1,5 +1,6 @@
 #include "src/device/backend_module.h"
 
+#include <dlfcn.h>
 #include <fmt/core.h>
 
 #include <cstdlib>
@@ -49,6 +50,17 @@ std::string not_found(const std::vector<fs::path>& candidates) {
       joined_paths(candidates));
 }
 
+std::vector<fs::path> candidates_here() {
+  return backend_module_candidates(std::getenv("STOWAGE_CUDA_BACKEND"), program_path(),
+                                   library_path(reinterpret_cast<const void*>(&cuda_module)));
+}
+
+// Whether the loader finds a driver, as the CUDA runtime looks for it.
+bool driver_is_here() {
+  static const bool found = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL) != nullptr;  // never closed
+  return found;
+}
+
 const BackendModule& module_or_throw() {
   const LoadedModule& loaded = cuda_module();
   if (loaded.module == nullptr) throw InvalidInput(loaded.reason);
@@ -70,16 +82,16 @@ LoadedModule load_backend_module(const std::vector<fs::path>& candidates) {
 
 const LoadedModule& cuda_module() {
   static const LoadedModule loaded = [] {
-    LoadedModule found = load_backend_module(
-        backend_module_candidates(std::getenv("STOWAGE_CUDA_BACKEND"), program_path(),
-                                  library_path(reinterpret_cast<const void*>(&cuda_module))));
+    LoadedModule found = load_backend_module(candidates_here());
     if (found.module != nullptr) found.module->set_chunk_loop(detail::parallel_chunks);
     return found;
   }();
   return loaded;
 }
 
+// Without a driver the module is not loaded: cuBLASLt alone would take 200 MiB, for nothing.
 CudaStatus cuda_status() {
+  if (!first_that_exists(candidates_here()).empty() && !driver_is_here()) return {false, no_driver};
   const LoadedModule& loaded = cuda_module();
   if (loaded.module == nullptr) return {false, loaded.reason};
   return loaded.module->status();

@@ -30,6 +30,10 @@ struct BackendModule {
   void (*set_chunk_loop)(detail::ChunkLoop loop) = nullptr;
 };
 
+// Why no card answers where the driver does not.
+inline constexpr const char* no_driver =
+    "no CUDA driver answers here, or one too old for this build: install NVIDIA's driver";
+
 // What this program was built as; a module must say the same.
 const char* backend_module_version();
 

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "src/base/printable.h"
+#include "stowage/error.h"
 
 namespace stowage {
 namespace {
@@ -195,6 +196,21 @@ std::vector<HostLimit> read_host_limits(const std::string& root) {
   for (const LimitedGroup& group : limited_groups(root)) limits.push_back(limit_of(group));
   add_resources(root, limits);
   return limits;
+}
+
+const HostLimit* tightest(std::span<const HostLimit> limits) {
+  const auto least = std::min_element(limits.begin(), limits.end(),
+                                      [](const auto& a, const auto& b) { return a.room < b.room; });
+  return least == limits.end() ? nullptr : &*least;
+}
+
+void require_room_to_measure(Bytes need, std::span<const HostLimit> limits, const std::string& otherwise) {
+  const HostLimit* const least = tightest(limits);
+  if (least == nullptr || need <= least->room) return;
+  throw OutOfMemory(
+      fmt::format("host memory: measuring takes {}, and {} are left of {}. To go on, {}{}",
+                  format_bytes(need), format_bytes(least->room), least->name, least->remedy, otherwise),
+      need, least->room);
 }
 
 std::optional<Bytes> group_memory_limit(const std::string& root) {

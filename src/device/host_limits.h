@@ -3,6 +3,7 @@
 
 #include <exception>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,14 @@ struct HostLimit {
 // `ulimit -l` is none of them: neither device calls mlock. NVIDIA's kernel module pins pages itself, without
 // a look at that limit.
 std::vector<HostLimit> read_host_limits(const std::string& root = "/");
+
+// The limit with the least room; null where there is none. Requires: `limits` outlives it.
+const HostLimit* tightest(std::span<const HostLimit> limits);
+
+// Throws OutOfMemory where measuring takes `need` bytes and the tightest limit has less room: with that
+// limit, and what to do, which `otherwise` (", or …") goes on with.
+void require_room_to_measure(Bytes need, std::span<const HostLimit> limits,
+                             const std::string& otherwise = {});
 
 // The least memory limit of the process's control group and those above it, whatever is taken of it, if there
 // is one.

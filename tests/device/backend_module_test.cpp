@@ -1,7 +1,10 @@
 #include "src/device/backend_module.h"
 
+#include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <cstdlib>
 
 #include "stowage/error.h"
 
@@ -90,6 +93,15 @@ TEST(LoadBackendModule, RefusesALibraryThatIsNoBackend) {
   const LoadedModule loaded = load_backend_module({NO_BACKEND});
   EXPECT_EQ(loaded.module, nullptr);
   EXPECT_THAT(loaded.reason, HasSubstr("is no backend of Stowage"));
+}
+
+// Where a driver is, the module is asked.
+TEST(CudaStatus, DoesNotLoadTheModuleWithoutADriver) {
+  ::setenv("STOWAGE_CUDA_BACKEND", THROWING_MODULE, 1);
+  const bool driver = ::dlopen("libcuda.so.1", RTLD_NOW) != nullptr;
+  const CudaStatus status = cuda_status();
+  EXPECT_FALSE(status.available);
+  EXPECT_EQ(status.reason, driver ? "a module that throws" : no_driver);
 }
 
 TEST(LoadBackendModule, SaysWhichLibraryIsMissing) {

@@ -165,6 +165,12 @@ TEST_F(HostLimits, TellAControlGroupsNameWithoutWhatATerminalObeys) {
   EXPECT_THAT(read(), ElementsAre(limit_of(4, "/a\\u001b[2J", "")));
 }
 
+TEST(Tightest, IsTheOneWithTheLeastRoom) {
+  EXPECT_EQ(tightest({}), nullptr);
+  const HostLimit limits[] = {{"a", 5, ""}, {"b", 3, ""}, {"c", 4, ""}};
+  EXPECT_EQ(tightest(limits), &limits[1]);
+}
+
 TEST(HostLimitsHere, AreRead) {
   const std::vector<HostLimit> limits = read_host_limits();
   ASSERT_FALSE(limits.empty());

@@ -249,7 +249,7 @@ TEST_F(TrainGptCheckpoint, GoesOnInItsOwnGradientGroupsAlone) {
   EXPECT_THAT(run_well({"--resume", checkpoint(3), "--gradient-groups", "2"}).output,
               HasSubstr("2 micro-batches in 2 gradient groups, "));
   expect_refusal(run_train_gpt(with({"--resume", checkpoint(3)})),
-                 {"'configuration.model.gradient_groups' is \"2\", and that of this run is missing"});
+                 {"'configuration.model.gradient_groups' is \"2\", and that of this run is \"1\""});
 }
 
 TEST_F(TrainGptCheckpoint, GoesOnWithAnotherOptimizerWhereThatIsAsked) {

@@ -104,6 +104,21 @@ CalibrateOptions quick_calibration(DeviceBackend backend) {
   return options;
 }
 
+// One part after the other is measured.
+Bytes host_bytes_of(const CalibrateOptions& options, DeviceBackend backend, int devices) {
+  constexpr Bytes for_libraries = 128_MiB;  // with the products that are measured
+  constexpr Bytes of_element = 16;          // of the update: four f32
+  constexpr Bytes both_ways = 2, of_peer = 4 * 16_MiB;
+  const Bytes simulated = backend == DeviceBackend::simulated ? 1 : 0, memories = 1 + simulated;
+  const Bytes links = both_ways * memories * options.link.largest;
+  const Bytes streams = simulated * 3 * options.compute.stream_bytes;
+  const Bytes updates =
+      of_element * static_cast<Bytes>(options.host.elements) + both_ways * memories * options.host.copied;
+  const Bytes peers =
+      devices < 2 ? 0 : static_cast<Bytes>(devices) * (simulated * 2 * options.peers.largest + of_peer);
+  return for_libraries + std::max({links, streams, updates, peers});
+}
+
 MachineFile calibrate(Device& device, const LaunchTable& kernels, const CalibrateOptions& options) {
   MachineFile file;
   file.device = device.info().name;

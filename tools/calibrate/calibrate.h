@@ -23,6 +23,10 @@ CalibrateOptions full_calibration(DeviceBackend backend);  // some 30 s
 // A second or two. Of a device that computes on the CPU, no models.
 CalibrateOptions quick_calibration(DeviceBackend backend);
 
+// Bytes of the host that `calibrate` takes at most, of so many devices: pinned, of the update that it
+// measures, and a simulated device's own.
+Bytes host_bytes_of(const CalibrateOptions& options, DeviceBackend backend, int devices = 1);
+
 // `kernels`: the device's own table. Takes 2 GiB of the device, and what the models need of those that fit;
 // gives all back. The note is the
 // caller's. Throws DeviceError and OutOfMemory as the device does.

@@ -98,6 +98,11 @@ StepProbe::Step StepProbe::steps(int least, const std::function<bool()>& more) {
   return result;
 }
 
+Bytes bytes_of_step(const Graph& graph) {
+  const Plan plan = plan_within(graph, {});
+  return plan.device_peak_bytes + plan.host_bytes;
+}
+
 double seconds_by_rates(const Graph& graph, const Machine& machine) {
   double seconds = 0;
   for (const Op& op : graph.ops) seconds += op_seconds(op, machine);

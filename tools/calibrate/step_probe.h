@@ -61,6 +61,9 @@ class StepProbe {
   std::vector<double> launches_;  // of each op in a step
 };
 
+// Bytes of device and host together that steps take with everything on the device.
+Bytes bytes_of_step(const Graph& graph);
+
 // What a step takes on the device by the rates of `machine`.
 double seconds_by_rates(const Graph& graph, const Machine& machine);
 
@@ -70,7 +73,9 @@ std::function<bool()> for_seconds(double seconds);
 // Measures three shares of `machine` with steps of `run`: the speed that compute keeps while one direction of
 // such a link is busy, and the speeds that compute and host lane keep while both work. For a device that
 // computes with the host's own cores. `alone` is the seconds of a step with nothing beside it, and
-// `machine.host_bytes_per_second` must be set.
-void measure_shares(StepProbe& run, double alone, const Link& link, Machine& machine);
+// `machine.host_bytes_per_second` must be set. Takes 16 bytes of host memory for each of the `elements`.
+inline constexpr std::int64_t share_elements = std::int64_t{4} << 20U;
+void measure_shares(StepProbe& run, double alone, const Link& link, Machine& machine,
+                    std::int64_t elements = share_elements);
 
 }  // namespace stowage

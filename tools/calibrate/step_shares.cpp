@@ -15,7 +15,6 @@ namespace stowage {
 namespace {
 
 constexpr int rounds = 3;  // steps beside copies, and beside updates
-constexpr std::int64_t host_elements = std::int64_t{4} << 20U;
 
 // Share of its speed that something keeps, of which so much is left: a positive part of the whole.
 double share_kept(double alone, double beside) {
@@ -45,13 +44,14 @@ double beside_copies_of(double most_bytes, StepProbe& run, const Link& link, dou
 
 // The bytes of large copies go through the cores, and small ones begin and end all the time: whichever costs
 // more.
-double beside_copy(StepProbe& run, const Link& link, double alone) {
-  return std::min(beside_copies_of(16e6, run, link, alone), beside_copies_of(64e3, run, link, alone));
+double beside_copy(StepProbe& run, const Link& link, double alone, std::int64_t elements) {
+  const double large = std::min(16e6, 8 * static_cast<double>(elements));  // twice: page-locked, on a device
+  return std::min(beside_copies_of(large, run, link, alone), beside_copies_of(64e3, run, link, alone));
 }
 
 // What compute and host lane keep of their speed while both are busy.
-void measure_beside_host(StepProbe& run, double alone, Machine& machine) {
-  HostUpdate update(host_elements);
+void measure_beside_host(StepProbe& run, double alone, Machine& machine, std::int64_t elements) {
+  HostUpdate update(elements);
   update.seconds();
   std::atomic<bool> over = false;
   std::vector<double> updates;
@@ -69,9 +69,9 @@ void measure_beside_host(StepProbe& run, double alone, Machine& machine) {
 
 }  // namespace
 
-void measure_shares(StepProbe& run, double alone, const Link& link, Machine& machine) {
-  machine.compute_beside_copy = beside_copy(run, link, alone);
-  measure_beside_host(run, alone, machine);
+void measure_shares(StepProbe& run, double alone, const Link& link, Machine& machine, std::int64_t elements) {
+  machine.compute_beside_copy = beside_copy(run, link, alone, elements);
+  measure_beside_host(run, alone, machine, elements);
 }
 
 }  // namespace stowage

@@ -8,6 +8,7 @@
 
 #include "src/base/output_file.h"
 #include "src/base/parallel_for.h"
+#include "src/device/host_limits.h"
 #include "stowage/choose_device.h"
 #include "stowage/error.h"
 #include "tools/calibrate/calibrate.h"
@@ -122,15 +123,24 @@ Devices open_devices(const BackendChoice& choice, const Link& link, std::int64_t
   return devices;
 }
 
+CalibrateOptions options_of(const CalibrateCommand& command, DeviceBackend backend) {
+  return command.quick ? quick_calibration(backend) : full_calibration(backend);
+}
+
+// Throws OutOfMemory where the system would end the program while it measures.
+void require_room(const CalibrateCommand& command, DeviceBackend backend, std::int64_t devices) {
+  require_room_to_measure(host_bytes_of(options_of(command, backend), backend, static_cast<int>(devices)),
+                          read_host_limits());
+}
+
 MachineFile measure(const CalibrateCommand& command, const BackendChoice& choice, const Link& link,
                     std::int64_t count) {
   const Devices devices = open_devices(choice, link, count);
   std::vector<Device*> all;
   for (const auto& device : devices) all.push_back(device.get());
   if (choice.backend == DeviceBackend::cuda) leave_threads(static_cast<int>(count));  // as trainers do
-  const CalibrateOptions options =
-      command.quick ? quick_calibration(choice.backend) : full_calibration(choice.backend);
-  MachineFile file = calibrate(all, launch_table_for(*devices.front()), options, {.peer = link});
+  MachineFile file =
+      calibrate(all, launch_table_for(*devices.front()), options_of(command, choice.backend), {.peer = link});
   file.note = fmt::format("{} measurement, on {}{}", command.quick ? "quick" : "full", choice.reason,
                           count == 1 ? "" : fmt::format(", the first of {}", count));
   return file;
@@ -185,6 +195,7 @@ int run_calibrate_command(const CalibrateCommand& command, std::string& output) 
   const std::int64_t count = parse_count("--devices", command.devices, most_devices);
   OutputFile machine("--output", command.output_file, Writing::whole);
   if (!machine.wanted()) throw InvalidInput("--output: the file has no name; give one");
+  require_room(command, choice.backend, count);
   const MachineFile file = measure(command, choice, link, count);
   machine.write(to_json(file));
   machine.commit();

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "src/base/mutex.h"
+#include "src/device/backend_module.h"
 #include "src/device/cuda/check.h"
 #include "src/device/cuda/cuda_device.h"
 #include "stowage/error.h"
@@ -25,7 +26,7 @@ Cards count_cards() {
   cudaGetLastError();
   cards.count = 0;
   if (answer == cudaErrorInsufficientDriver) {
-    cards.why_none = "no CUDA driver answers here, or one too old for this build: install NVIDIA's driver";
+    cards.why_none = no_driver;
   } else if (answer == cudaErrorNoDevice || answer == cudaSuccess) {
     cards.why_none = "the CUDA driver sees no card: check nvidia-smi and CUDA_VISIBLE_DEVICES";
   } else {

@@ -20,7 +20,7 @@ TEST(CalibrateQuick, GivesPositiveRatesAndTheLink) {
   for (const auto& [build, width, type] :
        {Case{build_gpt, 8}, Case{build_gpt, 3072}, Case{build_bert, 8}, Case{build_gpt, 8, DataType::bf16}}) {
     const Calibration calibration = calibrate_quick(
-        build, {.layers = 3, .width = width, .heads = 1, .sequence = 4, .batch = 2}, type, {}, link);
+        build, {.layers = 3, .width = width, .heads = 1, .sequence = 4, .batch = 2}, type, {}, link, {});
     const Machine& machine = calibration.machine;
     EXPECT_GT(machine.flops_per_second, 0);
     EXPECT_GT(machine.device_bytes_per_second, 0);

@@ -1,0 +1,38 @@
+// Whether the disks have room for what a run will write.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "samples/options/options.h"
+#include "stowage/graph.h"
+
+namespace stowage::samples {
+
+// Bytes that one of the run's outputs takes beside what lies on its disk already, at most at any time.
+struct DiskNeed {
+  std::string output;  // "--checkpoint run: 4 checkpoints of 1.30 GiB"
+  std::string folder;  // that it is written in
+  Bytes bytes = 0;
+};
+// Of checkpoints, --weights and --export; logs, reports and traces are small. `first_step`: the completed
+// ones that the run begins with.
+std::vector<DiskNeed> disk_needs(const Options& options, const Graph& graph, std::uint64_t first_step);
+
+// The disk that a folder lies on.
+struct Disk {
+  std::uint64_t id = 0;
+  Bytes room = 0;  // bytes that this user may still write
+};
+// Nothing where the system does not tell.
+std::optional<Disk> disk_of(const std::string& folder);
+
+// A line for each disk that has too little room, with both numbers and what is written there. Others may
+// write meanwhile.
+std::vector<std::string> disk_warnings(
+    const std::vector<DiskNeed>& needs,
+    const std::function<std::optional<Disk>(const std::string&)>& disk = disk_of);
+
+}  // namespace stowage::samples
