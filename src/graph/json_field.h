@@ -82,6 +82,7 @@ class JsonField {
   bool is_null() const { return value_->is_null(); }
   bool boolean() const;
   bool is_text() const { return value_->is_string(); }
+  bool is_list() const { return value_->is_array(); }
   std::string text() const;
   double number() const;  // finite
   std::int64_t integer() const;

@@ -32,6 +32,23 @@ std::int32_t id_of(const std::string& digits, const JsonField& field) {
   return id;
 }
 
+void read_named(const JsonField& root, const std::string& file, std::vector<NamedToken>& named) {
+  const auto add = [&](const JsonField& field, const char* part) {
+    if (field.is_null()) return;
+    const std::string text = field.is_text() ? field.text() : added_token(field, 0).text;
+    if (!text.empty()) named.push_back({text, file, part});
+  };
+  for (const char* part :
+       {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"})
+    if (root.has(part)) add(root.member(part), part);
+  for (const char* part : {"additional_special_tokens", "extra_special_tokens"})
+    if (root.has(part) && root.member(part).is_list())
+      root.member(part).list(most_tokens, [&](const JsonField& item) {
+        add(item, part);
+        return 0;
+      });
+}
+
 }  // namespace
 
 AddedToken added_token(const JsonField& item, std::int32_t id) {
@@ -45,22 +62,46 @@ AddedToken added_token(const JsonField& item, std::int32_t id) {
   return {content.text(), id, flag("normalized", true)};
 }
 
+std::optional<bool> AddedBeside::setting(const char* name) const {
+  const auto found = set.find(name);
+  return found == set.end() ? std::nullopt : std::optional(found->second);
+}
+
+void AddedBeside::refuse(const char* name, bool value, const std::string& of_file) const {
+  throw InvalidInput(
+      fmt::format("{}: '{}' is {} there, and {} has it otherwise: give files that were saved together",
+                  config, name, value, of_file));
+}
+
 AddedBeside added_beside(const fs::path& folder) {
   AddedBeside beside;
-  const fs::path config = folder / "tokenizer_config.json", older = folder / "added_tokens.json";
+  const fs::path config = folder / "tokenizer_config.json", older = folder / "added_tokens.json",
+                 map = folder / "special_tokens_map.json";
   if (is_there(config)) {
-    beside.file = config.string();
+    beside.file = beside.config = config.string();
     const MappedFile file(beside.file, remedy);
     const JsonSource source{beside.file, remedy};
     const nlohmann::json json = parse_json(file.text(), source);
     const JsonField root(json, source);
-    if (root.has("add_prefix_space") && !root.member("add_prefix_space").is_null())
-      beside.prefix_space = root.member("add_prefix_space").boolean();
+    for (const char* name : {"add_prefix_space", "do_lower_case", "tokenize_chinese_chars", "strip_accents"})
+      if (root.has(name) && !root.member(name).is_null())
+        beside.set.emplace(name, root.member(name).boolean());
+    if (root.has("tokenizer_class") && root.member("tokenizer_class").is_text()) {
+      const std::string name = root.member("tokenizer_class").text();
+      beside.any_class = name == "PreTrainedTokenizerFast" || name == "TokenizersBackend";
+    }
+    read_named(root, beside.file, beside.named);
     if (root.has("added_tokens_decoder")) {
       const JsonField decoder = root.member("added_tokens_decoder");
       for (const auto& [id, item] : decoder.members(most_tokens))
         beside.tokens.push_back(added_token(item, id_of(id, decoder)));
     }
+  }
+  if (is_there(map)) {
+    const MappedFile file(map.string(), remedy);
+    const JsonSource source{map.string(), remedy, "the whole file"};
+    const nlohmann::json json = parse_json(file.text(), source);
+    read_named(JsonField(json, source), map.string(), beside.named);
   }
   if (beside.tokens.empty() && is_there(older)) {
     beside.file = older.string();
@@ -90,6 +131,15 @@ void add_beside(const AddedBeside& beside, Vocabulary& vocabulary, std::vector<A
     if (is_next) vocabulary.add(token.text, token.id);
     std::erase_if(added, [&](const AddedToken& other) { return other.id == token.id; });
     added.push_back(token);
+  }
+  for (const NamedToken& token : beside.named) {
+    if (std::any_of(added.begin(), added.end(), [&](const AddedToken& each) { return each.text == token.text; }))
+      continue;
+    const auto id = vocabulary.id(token.text);
+    if (!id)
+      throw InvalidInput(fmt::format("{}: '{}' is '{}', which has no id; {}", token.file, token.part,
+                                     printable(token.text), remedy));
+    added.push_back({token.text, *id});
   }
 }
 

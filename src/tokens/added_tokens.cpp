@@ -29,6 +29,11 @@ std::optional<AddedTokens::Match> AddedTokens::find(std::string_view text, std::
   return {};
 }
 
+bool AddedTokens::empty() const {
+  return std::all_of(by_first_byte_.begin(), by_first_byte_.end(),
+                     [](const auto& group) { return group.empty(); });
+}
+
 std::vector<std::string_view> texts_of(SpecialToken token) {
   switch (token) {
     case SpecialToken::end_of_text:
@@ -52,29 +57,35 @@ std::vector<std::string_view> special_texts() {
           "<pad>",         "[MASK]", "<mask>", "[UNK]", "<unk>"};
 }
 
-AddingTokenizer::AddingTokenizer(Vocabulary vocabulary, std::vector<AddedToken> added)
-    : vocabulary_(std::move(vocabulary)), added_(std::move(added)) {
-  std::array<std::vector<AddedToken>, 2> parts;
-  for (const AddedToken& token : added_) parts[token.late ? 1 : 0].push_back(token);
-  for (std::size_t i = 0; i < parts.size(); ++i) rounds_[i] = AddedTokens(std::move(parts[i]));
+AddingTokenizer::AddingTokenizer(Vocabulary vocabulary, std::vector<AddedToken> added, Normalise normalise)
+    : vocabulary_(std::move(vocabulary)), added_(std::move(added)), normalise_(std::move(normalise)) {
+  std::vector<AddedToken> early, late;
+  for (const AddedToken& token : added_) {
+    AddedToken sought = token;
+    if (token.late && normalise_) sought.text = normalise_(token.text);
+    if (!sought.text.empty()) (token.late ? late : early).push_back(std::move(sought));
+  }
+  early_ = AddedTokens(std::move(early));
+  late_ = AddedTokens(std::move(late));
 }
 
 std::vector<std::int32_t> AddingTokenizer::encode(std::string_view text, SpecialText special) const {
   std::vector<std::int32_t> ids;
-  append_round(special == SpecialText::recognised ? 0 : rounds_.size(), text, ids);
+  if (special == SpecialText::recognised)
+    append_early(text, ids);
+  else
+    append_ids(text, ids);
   return ids;
 }
 
-void AddingTokenizer::append_round(std::size_t round, std::string_view text,
-                                   std::vector<std::int32_t>& ids) const {
-  if (round == rounds_.size()) return append_ids(text, ids);
-  std::size_t at = 0;
-  while (const auto match = rounds_[round].find(text, at)) {
-    append_round(round + 1, text.substr(at, match->begin - at), ids);
-    ids.push_back(match->token->id);
-    at = match->begin + match->token->text.size();
-  }
-  append_round(round + 1, text.substr(at), ids);
+void AddingTokenizer::append_early(std::string_view text, std::vector<std::int32_t>& ids) const {
+  early_.split(text, ids, [&](std::string_view between) { append_late(between, ids); });
+}
+
+void AddingTokenizer::append_late(std::string_view text, std::vector<std::int32_t>& ids) const {
+  if (late_.empty()) return append_ids(text, ids);
+  const std::string changed = normalise_ ? normalise_(text) : std::string();
+  late_.split(normalise_ ? changed : text, ids, [&](std::string_view between) { append_ids(between, ids); });
 }
 
 std::optional<std::int32_t> AddingTokenizer::special(SpecialToken token) const {

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -17,7 +18,8 @@ namespace stowage {
 struct AddedToken {
   std::string text;  // not empty
   std::int32_t id = 0;
-  bool late = false;  // looked for between the tokens that are not late ("normalized" in tokenizer.json)
+  // Looked for between the tokens that are not late, in normalised text ("normalized" in tokenizer.json).
+  bool late = false;
 };
 
 class AddedTokens {
@@ -31,6 +33,19 @@ class AddedTokens {
   };
   // The leftmost one at or behind `from`, and of those that begin there the longest.
   std::optional<Match> find(std::string_view text, std::size_t from) const;
+  bool empty() const;
+
+  // Appends the ids of the tokens in `text`, and calls between(…) with what is between them.
+  template <class Between>
+  void split(std::string_view text, std::vector<std::int32_t>& ids, Between between) const {
+    std::size_t at = 0;
+    while (const auto match = find(text, at)) {
+      between(text.substr(at, match->begin - at));
+      ids.push_back(match->token->id);
+      at = match->begin + match->token->text.size();
+    }
+    between(text.substr(at));
+  }
 
  private:
   const AddedToken* longest_at(std::string_view rest) const;
@@ -45,7 +60,9 @@ std::vector<std::string_view> texts_of(SpecialToken token);
 // What all tokenizers with added tokens do alike.
 class AddingTokenizer : public Tokenizer {
  public:
-  AddingTokenizer(Vocabulary vocabulary, std::vector<AddedToken> added);
+  // Returns a text as the model sees it. What is made of a text twice is made of it once.
+  using Normalise = std::function<std::string(std::string_view)>;
+  AddingTokenizer(Vocabulary vocabulary, std::vector<AddedToken> added, Normalise normalise = {});
 
   std::vector<std::int32_t> encode(std::string_view text, SpecialText special) const final;
   std::int32_t vocabulary_size() const final { return vocabulary_.size(); }
@@ -58,12 +75,15 @@ class AddingTokenizer : public Tokenizer {
   const std::vector<AddedToken>& added() const { return added_; }
 
  private:
-  // Finds the tokens of `rounds_[round]`; the text between them is left to the next round.
-  void append_round(std::size_t round, std::string_view text, std::vector<std::int32_t>& ids) const;
+  // Finds the tokens that are not late; the text between them is left to append_late, which finds the others.
+  void append_early(std::string_view text, std::vector<std::int32_t>& ids) const;
+  void append_late(std::string_view text, std::vector<std::int32_t>& ids) const;
 
   Vocabulary vocabulary_;
   std::vector<AddedToken> added_;
-  std::array<AddedTokens, 2> rounds_;  // early tokens, then late ones
+  Normalise normalise_;  // empty: texts are as they are
+  AddedTokens early_;
+  AddedTokens late_;  // by their normalised texts
 };
 
 }  // namespace stowage

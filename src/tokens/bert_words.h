@@ -10,6 +10,10 @@
 
 namespace stowage {
 
+// The text behind BERT's normalizer, in which tokens that are normalized are looked for: the same words are
+// in it.
+std::string bert_normalised(std::string_view text, const WordPieceOptions& options);
+
 // Calls take(word) for each word in order; none is empty.
 void for_each_bert_word(std::string_view text, const WordPieceOptions& options,
                         const std::function<void(std::u32string_view)>& take);

@@ -1,9 +1,6 @@
 #include <fmt/format.h>
 
 #include <filesystem>
-#include <nlohmann/json.hpp>
-
-#include "src/graph/json_field.h"
 #include "src/tokens/added_beside.h"
 #include "src/tokens/byte_pair_tokenizer.h"
 #include "src/tokens/mapped_file.h"
@@ -23,42 +20,28 @@ bool is_there(const fs::path& path) {
   return fs::exists(path, error);
 }
 
-// What the makers of a model say beside its vocab.txt.
-WordPieceOptions options_beside(const fs::path& vocab) {
-  WordPieceOptions options;
-  const fs::path path = vocab.parent_path() / "tokenizer_config.json";
-  if (!is_there(path)) return options;
-  const MappedFile file(path.string(), remedy);
-  const JsonSource source{path.string(), "give the tokenizer_config.json of a BERT model, or remove it"};
-  const nlohmann::json json = parse_json(file.text(), source);
-  const JsonField root(json, source);
-  const auto flag = [&](const char* name) -> std::optional<bool> {
-    if (!root.has(name) || root.member(name).is_null()) return {};
-    return root.member(name).boolean();
-  };
-  options.lower_case = flag("do_lower_case").value_or(true);
-  options.spaced_cjk = flag("tokenize_chinese_chars").value_or(true);
-  options.strip_accents = flag("strip_accents");
-  return options;
-}
-
 std::unique_ptr<Tokenizer> load_json(const fs::path& path) {
-  return read_tokenizer_json(MappedFile(path.string(), remedy).text(), path.string());
+  return read_tokenizer_json(MappedFile(path.string(), remedy).text(), path.string(),
+                             added_beside(path.parent_path()));
 }
 
 std::unique_ptr<Tokenizer> load_byte_pairs(const fs::path& vocab, const fs::path& merges) {
   const MappedFile vocab_file(vocab.string(), remedy);
   const MappedFile merges_file(merges.string(), remedy);
   const AddedBeside beside = added_beside(vocab.parent_path());
-  if (beside.prefix_space)
+  if (beside.setting("add_prefix_space").value_or(false))
     throw InvalidInput(fmt::format("{}: 'add_prefix_space' is not false, which is all that is read here; {}",
-                                   beside.file, remedy));
+                                   beside.config, remedy));
   return read_byte_pair_files(vocab_file.text(), vocab.string(), merges_file.text(), merges.string(), beside);
 }
 
 std::unique_ptr<Tokenizer> load_word_pieces(const fs::path& path) {
-  return read_word_piece_file(MappedFile(path.string(), remedy).text(), path.string(), options_beside(path),
-                              added_beside(path.parent_path()));
+  const AddedBeside beside = added_beside(path.parent_path());
+  WordPieceOptions options;
+  options.lower_case = beside.setting("do_lower_case").value_or(true);
+  options.spaced_cjk = beside.setting("tokenize_chinese_chars").value_or(true);
+  options.strip_accents = beside.setting("strip_accents");
+  return read_word_piece_file(MappedFile(path.string(), remedy).text(), path.string(), options, beside);
 }
 
 fs::path file_in(const fs::path& folder) {

@@ -7,7 +7,6 @@
 
 #include "src/base/printable.h"
 #include "src/graph/json_field.h"
-#include "src/tokens/added_beside.h"
 #include "src/tokens/byte_pair_tokenizer.h"
 #include "src/tokens/json_tokens.h"
 #include "src/tokens/word_piece_tokenizer.h"
@@ -122,11 +121,20 @@ void require_gpt2_pieces(const JsonField& splitter) {
   require_flag(steps.back(), "use_regex", true, steps.size() == 1);
 }
 
+// Those that lie beside come to those of the file.
+void add_all(const JsonField& root, const AddedBeside& beside, Vocabulary& vocabulary,
+             std::vector<AddedToken>& added) {
+  added = read_added(root);
+  add_to_vocabulary(root, added, vocabulary);
+  add_beside(beside, vocabulary, added);
+}
+
 std::unique_ptr<Tokenizer> read_byte_pairs(const JsonField& root, const JsonField& model,
-                                           const std::string& name) {
+                                           const std::string& name, const AddedBeside& beside) {
   if (!is_absent(root, "normalizer") && !steps_of(root.member("normalizer"), "normalizers").empty())
     root.member("normalizer").fail("null, which is all that is read here");
   require_gpt2_pieces(root.member("pre_tokenizer"));
+  if (beside.setting("add_prefix_space").value_or(false)) beside.refuse("add_prefix_space", true, name);
   require_absent(model, {"dropout"});
   require_empty(model, {"unk_token", "continuing_subword_prefix", "end_of_word_suffix"});
   require_flag(model, "byte_fallback", false, false);
@@ -140,8 +148,7 @@ std::unique_ptr<Tokenizer> read_byte_pairs(const JsonField& root, const JsonFiel
     read_merge(item, fmt::format("'model.merges[{}]'", count++), name, parts);
     return 0;
   });
-  parts.added = read_added(root);
-  add_to_vocabulary(root, parts.added, parts.vocabulary);
+  add_all(root, beside, parts.vocabulary, parts.added);
   return make_byte_pair_tokenizer(std::move(parts));
 }
 
@@ -156,9 +163,24 @@ WordPieceOptions read_bert_normalizer(const JsonField& normalizer) {
   return options;
 }
 
-std::unique_ptr<Tokenizer> read_word_pieces(const JsonField& root, const JsonField& model) {
+// A class of BERT's goes by tokenizer_config.json, and by its defaults.
+void require_alike(const WordPieceOptions& options, const AddedBeside& beside, const std::string& name) {
+  if (beside.config.empty()) return;
+  const auto require = [&](const char* setting, bool otherwise, bool value) {
+    const auto given = beside.setting(setting);
+    if (!given && beside.any_class) return;
+    if (given.value_or(otherwise) != value) beside.refuse(setting, given.value_or(otherwise), name);
+  };
+  require("do_lower_case", true, options.lower_case);
+  require("tokenize_chinese_chars", true, options.spaced_cjk);
+  require("strip_accents", options.lower_case, options.strip_accents.value_or(options.lower_case));
+}
+
+std::unique_ptr<Tokenizer> read_word_pieces(const JsonField& root, const JsonField& model,
+                                            const std::string& name, const AddedBeside& beside) {
   WordPieceParts parts;
   parts.options = read_bert_normalizer(root.member("normalizer"));
+  require_alike(parts.options, beside, name);
   require_type(root.member("pre_tokenizer"), "BertPreTokenizer");
   const JsonField vocab = model.member("vocab");
   for (auto& [token, id] : tokens_in(vocab)) {
@@ -172,16 +194,14 @@ std::unique_ptr<Tokenizer> read_word_pieces(const JsonField& root, const JsonFie
   const JsonField most = model.member("max_input_chars_per_word");
   if (most.integer() < 0) most.fail("a count");
   parts.most_word_characters = static_cast<std::size_t>(most.integer());
-  parts.added = read_added(root);
-  if (std::any_of(parts.added.begin(), parts.added.end(), [](const AddedToken& token) { return token.late; }))
-    root.member("added_tokens").refuse("has tokens with 'normalized', which are not looked for here");
-  add_to_vocabulary(root, parts.added, parts.vocabulary);
+  add_all(root, beside, parts.vocabulary, parts.added);
   return make_word_piece_tokenizer(std::move(parts));
 }
 
 }  // namespace
 
-std::unique_ptr<Tokenizer> read_tokenizer_json(std::string_view text, const std::string& name) {
+std::unique_ptr<Tokenizer> read_tokenizer_json(std::string_view text, const std::string& name,
+                                               const AddedBeside& beside) {
   const JsonSource source{name, "give the tokenizer.json of a byte-level BPE or a BERT model"};
   const nlohmann::json json = parse_json(text, source);
   const JsonField root(json, source);
@@ -189,8 +209,8 @@ std::unique_ptr<Tokenizer> read_tokenizer_json(std::string_view text, const std:
   // Files of older versions have no type.
   const std::string type =
       is_absent(model, "type") ? (model.has("merges") ? "BPE" : "WordPiece") : model.member("type").text();
-  if (type == "BPE") return read_byte_pairs(root, model, name);
-  if (type == "WordPiece") return read_word_pieces(root, model);
+  if (type == "BPE") return read_byte_pairs(root, model, name, beside);
+  if (type == "WordPiece") return read_word_pieces(root, model, name, beside);
   model.member("type").fail("BPE or WordPiece, which is all that is read here");
 }
 

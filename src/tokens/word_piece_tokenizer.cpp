@@ -40,7 +40,9 @@ class LongestToken {
 class WordPieceTokenizer : public AddingTokenizer {
  public:
   explicit WordPieceTokenizer(WordPieceParts parts)
-      : AddingTokenizer(std::move(parts.vocabulary), std::move(parts.added)),
+      : AddingTokenizer(
+            std::move(parts.vocabulary), std::move(parts.added),
+            [options = parts.options](std::string_view text) { return bert_normalised(text, options); }),
         options_(parts.options),
         unknown_(parts.unknown),
         prefix_(std::move(parts.prefix)),
@@ -155,11 +157,6 @@ std::unique_ptr<Tokenizer> read_word_piece_file(std::string_view vocab_text, con
     if (const auto id = parts.vocabulary.id(text)) parts.added.push_back({text, *id});
   }
   add_beside(beside, parts.vocabulary, parts.added);
-  if (std::any_of(parts.added.begin(), parts.added.end(), [](const AddedToken& token) { return token.late; }))
-    throw InvalidInput(
-        fmt::format("{}: it has tokens with 'normalized', which are not looked for here; give a "
-                    "tokenizer.json without them",
-                    beside.file));
   const auto unknown = parts.vocabulary.id("[UNK]");
   if (!unknown) {
     throw InvalidInput(

@@ -46,5 +46,14 @@ TEST(BertWords, CaseAndAccents) {
   EXPECT_EQ(words_of("\u0301 \u0301"), Words{});  // nothing but accents
 }
 
+TEST(BertNormalised, KeepsTheWordsAndIsDoneOnce) {
+  EXPECT_EQ(bert_normalised("The\tÜber 中文!", {}), "the uber  中  文 !");
+  EXPECT_EQ(bert_normalised("The\tÜ中", {.spaced_cjk = false, .lower_case = false}), "The Ü中");
+  for (const char* const text : {"İ Ω ẞ é\u0301", "\u0130\u0307A", "豈 ﬁ Ǆ"}) {
+    const std::string once = bert_normalised(text, {});
+    EXPECT_EQ(words_of(once), words_of(text)) << text;
+  }
+}
+
 }  // namespace
 }  // namespace stowage

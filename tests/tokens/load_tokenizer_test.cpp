@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -115,6 +116,62 @@ TEST_F(AddedBesideTest, RefuseWhatWouldChangeIds) {
   expect_refused(config, R"({"added_tokens_decoder": {"nine": {"content": "x y"}}})",
                  "\"nine\" in the place of an id");
   expect_refused(config, R"({"added_tokens_decoder": {"900": {"content": ""}}})", "a text with characters");
+}
+
+TEST_F(AddedBesideTest, NamedTokensAreSpecialWhereTheyHaveAnId) {
+  folder_.make("added_tokens.json", R"({"Foo": 900})");
+  folder_.make("special_tokens_map.json",
+               R"({"eos_token": {"content": "Foo"}, "pad_token": "the", "unk_token": null,
+                                              "additional_special_tokens": ["<|endoftext|>"]})");
+  const auto special = load();
+  EXPECT_EQ(special->encode("Foo").front(), 900);
+  EXPECT_EQ(special->encode("xthe"), (Ids{special->encode("x").front(), special->encode("the").front()}));
+  expect_refused("special_tokens_map.json", R"({"pad_token": "[PAD]"})",
+                 "special_tokens_map.json: 'pad_token' is '[PAD]', which has no id");
+}
+
+TEST_F(AddedBesideTest, OfAWholeTokenizerTheSettingsAgree) {
+  std::filesystem::remove(folder_.file("vocab.json"));
+  folder_.make("tokenizer.json", test::fixture_text("bert_json/tokenizer.json"));
+  const auto load_json = [&] { return load_tokenizer(folder_.file("tokenizer.json")); };
+  EXPECT_NO_THROW(load_json());
+  const char* const config = "tokenizer_config.json";
+  const auto expect_told = [&](const char* text, const char* words) {
+    folder_.make(config, text);
+    test::expect_refused(load_json, words);
+  };
+  expect_told(R"({"tokenize_chinese_chars": false, "strip_accents": false, "do_lower_case": false})",
+              "tokenizer_config.json: 'do_lower_case' is false there, and");
+  expect_told(R"({"tokenize_chinese_chars": false})", "'strip_accents' is true there");  // by BERT's defaults
+  folder_.make(config, R"({"tokenizer_class": "PreTrainedTokenizerFast"})");
+  EXPECT_NO_THROW(load_json());
+  folder_.make(config, R"({"tokenize_chinese_chars": false, "strip_accents": false})");
+  EXPECT_NO_THROW(load_json());
+}
+
+// Folders that transformers made the ids of (tests/fixtures/check_token_folders.py).
+TEST(TokenFolders, HaveTheIdsOfTransformersOrAreRefused) {
+  int folders = 0;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(STOWAGE_ROOT "/tests/fixtures/token_folders")) {
+    SCOPED_TRACE(entry.path());
+    std::ifstream file(entry.path() / "right.json");
+    const auto right = nlohmann::json::parse(file);
+    ++folders;
+    if (right.contains("refused")) {
+      test::expect_refused([&] { load_tokenizer(entry.path().string()); },
+                           right["refused"].get<std::string>());
+      continue;
+    }
+    const auto tokenizer = load_tokenizer(entry.path().string());
+    const auto exported = tokenizer_from_json(tokenizer->to_json({}));
+    for (std::size_t i = 0; i < right["texts"].size(); ++i) {
+      const auto text = right["texts"][i].get<std::string>();
+      EXPECT_EQ(tokenizer->encode(text), right["ids"][i].get<Ids>()) << text;
+      EXPECT_EQ(exported->encode(text), right["ids"][i].get<Ids>()) << text;
+    }
+  }
+  EXPECT_EQ(folders, 8);
 }
 
 TEST(LoadTokenizerFrom, NamesThePathThatIsWrong) {

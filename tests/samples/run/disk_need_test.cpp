@@ -13,7 +13,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 namespace fs = std::filesystem;
 
-Graph graph_of_a_parameter() {
+Graph one_parameter() {
   Graph graph;
   graph.tensors = {{"w", DataType::f32, {256}, TensorKind::parameter, {}}};
   return graph;
@@ -33,7 +33,7 @@ class DiskNeedTest : public testing::Test {
 
   Bytes bytes(std::uint64_t first_step = 0) const {
     Bytes all = 0;
-    for (const DiskNeed& need : disk_needs(options_, graph_of_a_parameter(), first_step)) all += need.bytes;
+    for (const DiskNeed& need : disk_needs(options_, one_parameter(), first_step)) all += need.bytes;
     return all;
   }
 
@@ -66,7 +66,7 @@ TEST_F(DiskNeedTest, AreParametersOfWeightsAndExports) {
   EXPECT_EQ(bytes(), 0U);
   options_.weights_file = "w.bin";
   options_.export_folder = folder_ + "/model";
-  const auto needs = disk_needs(options_, graph_of_a_parameter(), 0);
+  const auto needs = disk_needs(options_, one_parameter(), 0);
   ASSERT_EQ(needs.size(), 2U);
   EXPECT_EQ(needs[0].folder, ".");
   EXPECT_EQ(needs[1].folder, folder_);
