@@ -16,18 +16,12 @@
 #include <vector>
 
 #include "stowage/bytes.h"
+#include "stowage/data_type.h"
 
 namespace stowage {
 
-// bf16 is the upper half of an f32 (kernels/math/bfloat16.h), f16 IEEE half precision
-// (kernels/math/float16.h); i16 and i32 hold what makes master weights of these, u8 the codes of 8-bit
-// moments (moments.h).
-enum class DataType : std::uint8_t { f32, f64, i32, bf16, i16, f16, u8 };
-Bytes size_of(DataType type);  // bytes per element
-std::string_view to_string(DataType type);
-
 enum class TensorKind : std::uint8_t {
-  parameter,        // lives across steps; written by its update op, read by everything else
+  parameter,        // lives across steps; written by its update op if it is trained, read by everything else
   gradient,         // of a parameter (the accumulated, final one or a part of it)
   optimizer_state,  // lives across steps; touched by update ops alone
   activation,       // made and consumed within a step: forward values and their gradients
@@ -63,6 +57,7 @@ struct Tensor {
   // If this is a slice, it is rows [first_row, first_row + shape[0]) of the tensor `whole`.
   TensorId whole = no_id;
   std::int64_t first_row = 0;
+  bool trained = true;  // of a parameter: false where no update changes it, and it has no gradient
 
   std::int64_t elements() const;  // product of shape; 1 for a scalar
   Bytes bytes() const;            // elements() * size_of(type)
@@ -96,11 +91,15 @@ struct OpCost {
   // host go by `bytes` all the same.
   std::optional<double> seconds{};
   double peer_bytes = 0;  // that the other ranks send to this one, padding included
+  // The type in which it computes, whose rate of the machine its `flops` have (Machine::flops_of); nothing:
+  // the graph's (work_type in machine_file.h).
+  std::optional<DataType> type{};
   friend bool operator==(const OpCost&, const OpCost&) = default;
 };
 
 // One operation of the step. A launch table (launch_table.h) binds `kernel` to code.
-// Ops are replayable: given the same inputs, step and seed, they write the same bits.
+// Ops are replayable, unless they say otherwise: given the same inputs, step and seed, they write the same
+// bits, and nothing else.
 struct Op {
   std::string name;    // unique, e.g. "h.3.mlp.fc.linear"
   std::string kernel;  // e.g. "linear"; the contract of each is in launch_table.h
@@ -113,6 +112,7 @@ struct Op {
   // unit are consecutive; a backward op has the unit of its forward op. Update ops have `no_id`.
   std::uint32_t unit = no_id;
   OpCost cost;
+  bool replayable = true;  // false: no plan computes it again
   friend bool operator==(const Op&, const Op&) = default;
 };
 // Whether a Communicator makes it: the kernels `gather` and `exchange` (launch_table.h).
@@ -157,8 +157,13 @@ struct Graph {
   BatchShare share{};
   TensorId loss = no_id;  // f64 scalar, written by a forward or backward op; copied to the host every step
   TensorId clip = no_id;  // f64 {2}: global gradient norm, scale; written by the "clip" op
+  std::int64_t samples = 0, tokens = 0;  // of a step, for reports; 0: not known
 
   const Tensor& tensor(TensorId id) const { return tensors[id]; }
+  // Whether it is a parameter, or a slice of one, that updates change.
+  bool is_trained(TensorId id) const {
+    return kind_of(id) == TensorKind::parameter && tensors[whole_of(id)].trained;
+  }
   const Op& op(OpId id) const { return ops[id]; }
   // The tensor whose rows a slice is; any other tensor itself.
   TensorId whole_of(TensorId id) const { return is_slice(id) ? tensors[id].whole : id; }
@@ -186,8 +191,9 @@ constexpr bool are_gradient_groups(std::uint32_t groups, std::uint32_t micro_bat
 // that are no chunk grid.
 void check(const Graph& graph);
 
-// Versioned JSON, loss-free; version 4 where there are several gradient groups or ranks, 3 where a tensor is
-// a slice, 2 where an op has measured seconds, else 1. `graph_from_json` treats its text as hostile:
+// Versioned JSON, loss-free; version 5 where a parameter is not trained, an op is not replayable or has a
+// type, or samples or tokens are known, 4 where there are several gradient groups or ranks, 3 where a tensor
+// is a slice, 2 where an op has measured seconds, else 1. `graph_from_json` treats its text as hostile:
 // InvalidInput, never worse.
 std::string to_json(const Graph& graph);
 Graph graph_from_json(std::string_view text);

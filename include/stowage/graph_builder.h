@@ -77,6 +77,7 @@ class GraphBuilder {
     // inputs' gradients as well: `finish` makes it the first backward op of its unit. It must stand in the
     // last half-block, and nothing but `add_loss` may come behind it in its unit; its rule adds no op.
     bool writes_gradients = false;
+    bool replayable = true;  // Op::replayable
   };
   // Of the unit that is being built.
   struct MicroBatch {
@@ -115,6 +116,8 @@ class GraphBuilder {
   void pop_scope();
 
   Value parameter(std::string name, std::vector<std::int64_t> shape, Initializer initializer);
+  // One that is not trained: it has no gradient and no optimizer state.
+  Value frozen_parameter(std::string name, std::vector<std::int64_t> shape, Initializer initializer);
   Value input(std::string name, std::vector<std::int64_t> shape, DataType type = DataType::i32);
   Value activation(std::string name, std::vector<std::int64_t> shape, std::optional<DataType> type = {});
   Value workspace(std::string name, Bytes bytes);
@@ -217,6 +220,7 @@ class GraphBuilder {
   std::string shared(const std::string& name) const;  // by all micro-batches
   std::string scoped(const std::string& name) const;
   Value add_tensor(Tensor tensor);
+  Value add_parameter(Tensor tensor);
   void require_open(const std::string& what) const;
   void require_unit_used() const;
   void record_writes(const Op& op);

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "stowage/bytes.h"
+#include "stowage/data_type.h"
 
 namespace stowage {
 
@@ -37,10 +38,11 @@ struct Machine {
   Link d2h;
   Link peer{};  // what a device receives from the others with which it trains one model, all of them together
   PeerPath peer_path = PeerPath::apart;
-  double flops_per_second = 300e9;        // matrix multiplication on the device
-  double device_bytes_per_second = 15e9;  // device memory, reads plus writes
-  double launch_seconds = 5e-6;           // fixed cost of one op on the compute lane
-  double host_bytes_per_second = 10e9;    // host memory as the optimizer sees it, reads plus writes
+  double flops_per_second = 300e9;  // matrix multiplication on the device, in the graph's work type
+  double flops_by_type[data_type_count] = {};  // of ops that say another type; 0: not known
+  double device_bytes_per_second = 15e9;       // device memory, reads plus writes
+  double launch_seconds = 5e-6;                // fixed cost of one op on the compute lane
+  double host_bytes_per_second = 10e9;         // host memory as the optimizer sees it, reads plus writes
   // What lanes leave to each other while they work at the same time. By default all.
   // Each direction of the link while the other one moves bytes too; never more than alone. Where peers' bytes
   // pass through the link, copies and they share it fairly, and both directions are at work.
@@ -57,6 +59,12 @@ struct Machine {
   // Device memory that no plan can use: the context, libraries and their workspaces. A device budget is an
   // arena and this overhead; the two functions below are the only place that knows it.
   Bytes overhead_bytes = 0;
+
+  // Of ops that compute in `type`; where that is not known, of the graph's work type.
+  double flops_of(DataType type) const {
+    const double rate = flops_by_type[static_cast<std::size_t>(type)];
+    return rate > 0 ? rate : flops_per_second;
+  }
 
   // The smallest device budget that has room for an arena of so many bytes.
   Bytes budget_for(Bytes arena) const { return std::min(arena, unlimited - overhead_bytes) + overhead_bytes; }

@@ -158,7 +158,7 @@ Bytes host_budget_for(const MachineFile& file, int devices = 1);
 // devices of a backend (DeviceInfo::backend) other than cuda.
 Bytes overhead_for_peers(std::string_view backend, int devices);
 
-// Gives every op of `graph` that has no time of its own (OpCost::seconds) the time that the file's samples
+// Gives every op of `graph` that has no time and no type of its own (OpCost) the time that the file's samples
 // say: that of an op of its kernel and cost, or of those of its kernel that are near in flops and bytes, as
 // they compare with the rates of `machine`, which is `machine_for(file, work, devices)` for a graph of one of
 // so many. Ops of kernels that were not
@@ -175,7 +175,10 @@ Bytes overhead_on(const Device& device, Bytes measured, Bytes pinned);
 // budget.
 Bytes most_pinned_bytes(const Graph& graph, Bytes host_budget);
 
-// The type of a graph's parameters (the first's; f32 without any).
+// The type that most bytes of a graph's parameters have; f32 without any.
 DataType work_type(const Graph& graph);
+
+// Throws InvalidInput where an op computes in a type for which the file has no rate.
+void require_rates(const MachineFile& file, const Graph& graph);
 
 }  // namespace stowage

@@ -68,6 +68,8 @@ void check_instruction(const Graph& graph, const Plan& plan, InstructionId id) {
           to_string(instruction.kind), to_string(instruction.lane));
   if (!is_transfer(instruction.kind)) {
     require(instruction.op < graph.ops.size(), "instruction {} runs unknown op {}", id, instruction.op);
+    require(instruction.kind != InstructionKind::recompute || graph.op(instruction.op).replayable,
+            "op '{}' is computed again, and is not replayable", graph.op(instruction.op).name);
     for (LifetimeId use : instruction.uses)
       require(use < plan.lifetimes.size(), "op '{}' uses unknown lifetime {}", graph.op(instruction.op).name,
               use);

@@ -37,6 +37,8 @@ class ParameterDecisions {
       for (TensorId id : graph_.op(op).reads) {
         if (graph_.tensor(id).kind != TensorKind::parameter) continue;
         Parameter& parameter = parameters_[id];
+        parameter.bytes = graph_.tensor(id).bytes();
+        parameter.can_be_early &= graph_.is_trained(id);
         (moments_.in_front(op) ? parameter.in_front : parameter.in_back) = true;
         parameter.last = op;
         if (parameter.first == no_id) parameter.first = op;
@@ -54,7 +56,6 @@ class ParameterDecisions {
       if (graph_.kind_of(written) != TensorKind::parameter) continue;
       const TensorId whole = graph_.whole_of(written);
       Parameter& parameter = parameters_[whole];
-      parameter.bytes = graph_.tensor(whole).bytes();
       parameter.host_update += host_seconds(op, machine);
       parameter.early_update += costs_.problem().early_seconds(op);
       parameter.can_be_early &= undo_bytes(graph_, op) > 0;

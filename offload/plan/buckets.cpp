@@ -29,6 +29,7 @@ struct ParameterUse {
   std::uint32_t unit = no_id;  // of the first use
   TensorId gradient = no_id;
   std::vector<std::vector<TensorId>> state;  // by slice; of one that is not cut all together
+  bool trained = true;
   bool is_cut() const { return state.size() > 1; }
 };
 
@@ -68,7 +69,7 @@ std::vector<ParameterUse> parameters_in_use_order(const Graph& graph,
     for (TensorId id : op.reads)
       if (graph.tensor(id).kind == TensorKind::parameter && index[id] == no_id) {
         index[id] = static_cast<std::uint32_t>(result.size());
-        result.push_back({id, op.unit, no_id, {}});
+        result.push_back({id, op.unit, no_id, {}, graph.tensor(id).trained});
       }
   std::vector<std::uint8_t> updated(graph.tensors.size(), 0);
   for (const Op& op : graph.ops) {
@@ -85,7 +86,8 @@ std::vector<ParameterUse> parameters_in_use_order(const Graph& graph,
     if (graph.is_slice(id) && graph.kind_of(id) == TensorKind::parameter && !updated[id])
       refuse_parameter(graph, graph.whole_of(id), "no update op applies a gradient to all slices of");
   for (const ParameterUse& use : result)
-    if (use.gradient == no_id) refuse_parameter(graph, use.parameter, "no update op applies a gradient to");
+    if (use.trained && use.gradient == no_id)
+      refuse_parameter(graph, use.parameter, "no update op applies a gradient to");
   for (TensorId id = 0; id < graph.tensors.size(); ++id)
     if (graph.tensor(id).kind == TensorKind::parameter && index[id] == no_id)
       refuse_parameter(graph, id, "no op reads");
@@ -152,7 +154,8 @@ class LayoutBuilder {
   BucketLayout layout_;
 };
 
-// Splits parameters into runs, each of which becomes one bucket; the first may be the tiny one.
+// Splits parameters into runs, each of which becomes one bucket; the first ones may be the tiny ones. What is
+// trained and what is not has no bucket together.
 std::vector<std::vector<std::size_t>> cut(const Graph& graph, const std::vector<ParameterUse>& uses,
                                           Bytes target) {
   std::vector<std::vector<std::size_t>> runs;
@@ -171,13 +174,15 @@ std::vector<std::vector<std::size_t>> cut(const Graph& graph, const std::vector<
     if (sum > limit) break;
     tiny[i] = 1;
   }
-  std::vector<std::size_t> shared;
-  for (std::size_t i = 0; i < uses.size(); ++i)
-    if (tiny[i]) shared.push_back(i);
-  if (shared.size() > 1)
-    runs.push_back(shared);
-  else
-    tiny.assign(uses.size(), 0);
+  for (const bool trained : {true, false}) {
+    std::vector<std::size_t> shared;
+    for (std::size_t i = 0; i < uses.size(); ++i)
+      if (tiny[i] && uses[i].trained == trained) shared.push_back(i);
+    if (shared.size() > 1)
+      runs.push_back(shared);
+    else
+      for (const std::size_t i : shared) tiny[i] = 0;
+  }
 
   std::vector<std::size_t> run;
   Bytes bytes = 0;
@@ -187,8 +192,9 @@ std::vector<std::vector<std::size_t>> cut(const Graph& graph, const std::vector<
   };
   for (std::size_t i = 0; i < uses.size(); ++i) {
     if (tiny[i]) continue;
-    bool new_unit = !run.empty() && uses[run.back()].unit != uses[i].unit;
-    if ((new_unit && bytes >= target / 2) || uses[i].is_cut()) close();
+    const bool new_unit = !run.empty() && uses[run.back()].unit != uses[i].unit;
+    const bool other_kind = !run.empty() && uses[run.back()].trained != uses[i].trained;
+    if ((new_unit && bytes >= target / 2) || other_kind || uses[i].is_cut()) close();
     run.push_back(i);
     bytes += graph.tensor(uses[i].parameter).bytes();
     if (bytes >= target || uses[i].is_cut()) close();
@@ -258,7 +264,7 @@ BucketLayout make_buckets(const Graph& graph, const std::vector<TensorId>& group
     std::vector<TensorId> parameters, gradients;
     for (std::size_t i : run) {
       parameters.push_back(uses[i].parameter);
-      gradients.push_back(uses[i].gradient);
+      if (uses[i].trained) gradients.push_back(uses[i].gradient);
     }
     const BucketId bucket = builder.together(name, BucketRole::parameter, parameters);
     builder.layout().parameters.push_back(bucket);

@@ -72,9 +72,9 @@ Bytes efficient_bucket_bytes(const Machine& machine);
 
 // Walks parameters in first-use order. A bucket is closed when it reaches its target, or at a unit's end when
 // it has half of it. Tiny parameters (16 KiB or less, and together at most 1/64 of the largest op's operands)
-// share one bucket. `groups`: by tensor, what shares its bytes (byte_groups in partial_sums.h). InvalidInput
-// for a graph without a loss and an update phase, and for a parameter that no op reads or to which no update
-// applies a gradient.
+// share one bucket, and those that are not trained another. `groups`: by tensor, what shares its bytes
+// (byte_groups in partial_sums.h). InvalidInput for a graph without a loss and an update phase, and for a
+// parameter that no op reads, or that is trained and to which no update applies a gradient.
 BucketLayout make_buckets(const Graph& graph, const std::vector<TensorId>& groups,
                           const BucketOptions& options);
 

@@ -122,7 +122,8 @@ class UnitAnalyser {
   bool drop_unreplayable() {
     bool changed = false;
     for (const Op& op : graph_.ops) {
-      if (op.phase != Phase::forward || (inputs_available(op) && outputs_rebuilt(op))) continue;
+      if (op.phase != Phase::forward || (op.replayable && inputs_available(op) && outputs_rebuilt(op)))
+        continue;
       for (TensorId id : op.writes) {
         changed |= replayable_[analysis_.group[id]] != 0;
         replayable_[analysis_.group[id]] = 0;
@@ -229,7 +230,8 @@ std::vector<OpId> find_remakers(const Graph& graph, const RecomputeAnalysis& ana
     const bool near = unit < uses.backward_stage.size() && uses.backward_stage[unit] != no_id &&
                       uses.backward_from[group] + 1 >= uses.backward_stage[unit];
     const std::vector<TensorId>& reads = graph.op(op).reads;
-    if (near && std::all_of(reads.begin(), reads.end(), is_had)) remaker[group] = op;
+    if (near && graph.op(op).replayable && std::all_of(reads.begin(), reads.end(), is_had))
+      remaker[group] = op;
   }
   return remaker;
 }

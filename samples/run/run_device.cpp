@@ -184,6 +184,7 @@ void share_host(RunDevice& prepared, std::int64_t devices, Graph& graph) {
   for (double* rate : {&machine.flops_per_second, &machine.device_bytes_per_second,
                        &machine.host_bytes_per_second, &machine.host_total_bytes_per_second})
     *rate /= slower;
+  for (double& rate : machine.flops_by_type) rate /= slower;
   for (Op& op : graph.ops)
     if (op.cost.seconds) *op.cost.seconds *= slower;
 }

@@ -14,8 +14,8 @@ namespace stowage {
 // from the peers, plus the launch.
 inline double op_seconds(const Op& op, const Machine& machine) {
   if (op.cost.seconds) return *op.cost.seconds;
-  const double here =
-      std::max(op.cost.flops / machine.flops_per_second, op.cost.bytes / machine.device_bytes_per_second);
+  const double flops = op.cost.type ? machine.flops_of(*op.cost.type) : machine.flops_per_second;
+  const double here = std::max(op.cost.flops / flops, op.cost.bytes / machine.device_bytes_per_second);
   const Link& link = machine.peer;
   const double peers =
       op.cost.peer_bytes == 0 ? 0 : link.latency_seconds + op.cost.peer_bytes / link.bytes_per_second;

@@ -113,7 +113,7 @@ Value GraphBuilder::add_tensor(Tensor tensor) {
         "GraphBuilder: the shape {} of '{}' has a dimension below 1 or overflows; use smaller, positive ones",
         describe(tensor.shape), tensor.name));
   }
-  wants_gradient_.push_back(tensor.kind == TensorKind::parameter);
+  wants_gradient_.push_back(tensor.kind == TensorKind::parameter && tensor.trained);
   gradients_.emplace_back();
   gradient_tensors_.push_back(0);
   producers_.push_back(no_id);
@@ -123,7 +123,17 @@ Value GraphBuilder::add_tensor(Tensor tensor) {
 }
 
 Value GraphBuilder::parameter(std::string name, std::vector<std::int64_t> shape, Initializer initializer) {
+  return add_parameter({shared(name), work_, std::move(shape), TensorKind::parameter, initializer});
+}
+
+Value GraphBuilder::frozen_parameter(std::string name, std::vector<std::int64_t> shape,
+                                     Initializer initializer) {
   Tensor tensor{shared(name), work_, std::move(shape), TensorKind::parameter, initializer};
+  tensor.trained = false;
+  return add_parameter(std::move(tensor));
+}
+
+Value GraphBuilder::add_parameter(Tensor tensor) {
   if (micro_batch_.index == 0) {
     const Value made = add_tensor(std::move(tensor));
     parameters_.try_emplace(graph_.tensors[made.id].name, made.id);
@@ -179,7 +189,8 @@ void GraphBuilder::op(OpDescription description, BackwardRule backward) {
         std::move(description.may_alias),
         phase_,
         phase_ == Phase::update ? no_id : unit_,
-        description.cost};
+        description.cost,
+        description.replayable};
   for (const Alias& alias : op.may_alias) check_alias(op, alias);
   if (op.cost.bytes == 0) op.cost.bytes = operand_bytes(graph_, op);
   record_writes(op);

@@ -78,6 +78,8 @@ class Checker {
       if (!std::isfinite(tensor.initializer.mean) || !std::isfinite(tensor.initializer.standard_deviation)) {
         fail("the initializer of tensor '{}' is not finite", tensor.name);
       }
+      if (!tensor.trained && tensor.kind != TensorKind::parameter)
+        fail("'{}' is not trained, but no parameter either", tensor.name);
       if (tensor.initializer.first_element < 0 || tensor.initializer.first_element % 2 != 0)
         fail("the draws of tensor '{}' begin at an element that is negative or odd", tensor.name);
     }
@@ -112,6 +114,7 @@ class Checker {
       fail("the slice '{}' is not the next rows of '{}'", slice.name, whole.name);
     if (graph_.offset_in_whole(id) % tensor_alignment(slice.bytes()) != 0)
       fail("the slice '{}' begins in the midst of an aligned range of '{}'", slice.name, whole.name);
+    if (!whole.trained) fail("the slice '{}' is of '{}', which is not trained", slice.name, whole.name);
     if (slice.shape == whole.shape) fail("the slice '{}' is all of '{}'", slice.name, whole.name);
     rows += slice.shape.front();
   }
@@ -129,6 +132,7 @@ class Checker {
       fail("{} gradient groups are no power of two that divides {} micro-batches", graph_.gradient_groups,
            graph_.micro_batches);
     }
+    if (graph_.samples < 0 || graph_.tokens < 0) fail("a step has a negative number of samples or tokens");
     if (graph_.share.rank >= graph_.share.ranks || !std::has_single_bit(graph_.share.ranks))
       fail("the graph is rank {} of {}, which count from 0 and are a power of two", graph_.share.rank,
            graph_.share.ranks);
@@ -139,6 +143,9 @@ class Checker {
     if (op.name.empty()) fail("op {} has no name", id);
     if (!op_names_.insert(op.name).second) fail("two ops are named '{}'", op.name);
     if (op.kernel.empty()) fail("op '{}' has no kernel", op.name);
+    if (!op.replayable && op.phase != Phase::forward)
+      fail("op '{}' is not replayable, but of {}, of which nothing is computed again", op.name,
+           to_string(op.phase));
     check_order(id);
     check_numbers(op);
     for (TensorId tensor : op.reads) check_read(id, tensor);
@@ -238,6 +245,7 @@ class Checker {
     if (persistent(kind) && op.phase != Phase::update) {
       fail("op '{}' is no update but writes the {} '{}'", op.name, to_string(kind), written.name);
     }
+    if (!written.trained) fail("op '{}' writes '{}', which is not trained", op.name, written.name);
     if (graph_.is_slice(tensor) && kind == TensorKind::gradient)
       fail("op '{}' writes the slice '{}' of a gradient, which is written as a whole", op.name, written.name);
     if (is_cut(tensor) && persistent(kind))

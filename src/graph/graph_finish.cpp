@@ -148,11 +148,12 @@ void GraphBuilder::run_rule(OpId op) {
 
 void GraphBuilder::update(const AdamW& optimizer) {
   std::vector<FinalGradient> gradients(graph_.tensors.size());
-  for (TensorId parameter : parameters_by_first_use(graph_)) {
+  for (TensorId parameter : trained_by_first_use(graph_)) {
     gradients[parameter] = {gradients_[parameter].value.id, graph_.tensors[parameter].elements()};
     if (gradients[parameter].tensor == no_id) {
       throw InvalidInput(
-          fmt::format("GraphBuilder: no gradient reaches the parameter '{}'; use it, or leave it out",
+          fmt::format("GraphBuilder: no gradient reaches the parameter '{}'; use it, leave it out, or make "
+                      "it a frozen_parameter",
                       graph_.tensors[parameter].name));
     }
   }

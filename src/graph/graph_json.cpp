@@ -16,12 +16,14 @@ using Json = nlohmann::json;
 
 constexpr std::string_view format_name = "stowage-graph";
 // Version 2 knows measured times ("seconds" of an op), version 3 slices too ("whole" and "first_row" of a
-// tensor), version 4 gradient groups and ranks too ("first_element" of a tensor, "peer_bytes" of an op). A
-// graph is written as the lowest version that knows all that it has.
+// tensor), version 4 gradient groups and ranks too ("first_element" of a tensor, "peer_bytes" of an op),
+// version 5 frozen parameters ("trained" of a tensor), "replayable" and "computes_in" of an op, "samples" and
+// "tokens". A graph is written as the lowest version that knows all that it has.
 constexpr std::int64_t format_version = 1;
 constexpr std::int64_t timed_version = 2;
 constexpr std::int64_t sliced_version = 3;
 constexpr std::int64_t grouped_version = 4;
+constexpr std::int64_t frozen_version = 5;
 constexpr std::size_t most_attributes = 256;
 
 // --- writing -------------------------------------------------------------------------------------
@@ -40,6 +42,7 @@ Json to_json_value(const Tensor& tensor) {
     json["first_row"] = tensor.first_row;
   }
   if (tensor.initializer.first_element != 0) json["first_element"] = tensor.initializer.first_element;
+  if (!tensor.trained) json["trained"] = false;
   return json;
 }
 
@@ -62,6 +65,8 @@ Json to_json_value(const Op& op) {
                {"bytes", op.cost.bytes}};
   if (op.cost.seconds) json["seconds"] = *op.cost.seconds;
   if (op.cost.peer_bytes != 0) json["peer_bytes"] = op.cost.peer_bytes;
+  if (!op.replayable) json["replayable"] = false;
+  if (op.cost.type) json["computes_in"] = to_string(*op.cost.type);
   return json;
 }
 
@@ -78,6 +83,12 @@ std::int64_t version_of(const Graph& graph) {
       std::any_of(graph.tensors.begin(), graph.tensors.end(),
                   [](const Tensor& tensor) { return tensor.initializer.first_element != 0; }) ||
       std::any_of(graph.ops.begin(), graph.ops.end(), [](const Op& op) { return op.cost.peer_bytes != 0; });
+  const bool of_others = graph.samples != 0 || graph.tokens != 0 ||
+                         std::any_of(graph.tensors.begin(), graph.tensors.end(),
+                                     [](const Tensor& tensor) { return !tensor.trained; }) ||
+                         std::any_of(graph.ops.begin(), graph.ops.end(),
+                                     [](const Op& op) { return !op.replayable || op.cost.type.has_value(); });
+  if (of_others) return frozen_version;
   if (graph.gradient_groups != 1 || of_ranks) return grouped_version;
   if (has_slices) return sliced_version;
   return has_measured_times(graph) ? timed_version : format_version;
@@ -89,7 +100,8 @@ Tensor read_tensor(const JsonField& field, std::int64_t version) {
   const bool may_be_slice = version >= sliced_version;
   field.require_members({"name", "type", "shape", "kind", "mean", "standard_deviation",
                          may_be_slice ? "whole" : "kind", may_be_slice ? "first_row" : "kind",
-                         version >= grouped_version ? "first_element" : "kind"});
+                         version >= grouped_version ? "first_element" : "kind",
+                         version >= frozen_version ? "trained" : "kind"});
   Tensor tensor;
   tensor.name = field.member("name").text();
   tensor.type = field.member("type").one_of(data_types);
@@ -102,6 +114,7 @@ Tensor read_tensor(const JsonField& field, std::int64_t version) {
   tensor.initializer.standard_deviation = field.member("standard_deviation").number();
   if (const auto first = field.optional_member("first_element"))
     tensor.initializer.first_element = first->integer();
+  if (const auto trained = field.optional_member("trained")) tensor.trained = trained->boolean();
   if (const auto whole = field.optional_member("whole")) tensor.whole = whole->id();
   if (const auto row = field.optional_member("first_row")) tensor.first_row = row->integer();
   return tensor;
@@ -116,7 +129,9 @@ Alias read_alias(const JsonField& field) {
 Op read_op(const JsonField& field, std::int64_t version) {
   field.require_members({"name", "kernel", "attributes", "reads", "writes", "may_alias", "phase", "unit",
                          "flops", "bytes", version == format_version ? "bytes" : "seconds",
-                         version >= grouped_version ? "peer_bytes" : "bytes"});
+                         version >= grouped_version ? "peer_bytes" : "bytes",
+                         version >= frozen_version ? "replayable" : "bytes",
+                         version >= frozen_version ? "computes_in" : "bytes"});
   auto id = [](const JsonField& item) { return item.id(); };
   Op op;
   op.name = field.member("name").text();
@@ -132,18 +147,22 @@ Op read_op(const JsonField& field, std::int64_t version) {
   op.cost = {field.member("flops").number(), field.member("bytes").number(), {}};
   if (const auto seconds = field.optional_member("seconds")) op.cost.seconds = seconds->number();
   if (const auto bytes = field.optional_member("peer_bytes")) op.cost.peer_bytes = bytes->number();
+  if (const auto replayable = field.optional_member("replayable")) op.replayable = replayable->boolean();
+  if (const auto type = field.optional_member("computes_in")) op.cost.type = type->one_of(data_types);
   return op;
 }
 
 Graph read_graph(const JsonField& field) {
-  const bool grouped = field.has("version") && field.member("version").integer() >= grouped_version;
+  const std::int64_t given = field.has("version") ? field.member("version").integer() : format_version;
+  const bool grouped = given >= grouped_version, counted = given >= frozen_version;
   field.require_members({"format", "version", "tensors", "ops", "units", "micro_batches", "loss", "clip",
                          grouped ? "gradient_groups" : "micro_batches", grouped ? "rank" : "micro_batches",
-                         grouped ? "ranks" : "micro_batches"});
+                         grouped ? "ranks" : "micro_batches", counted ? "samples" : "micro_batches",
+                         counted ? "tokens" : "micro_batches"});
   if (field.member("format").text() != format_name) field.member("format").fail("'stowage-graph'");
   const std::int64_t version = field.member("version").integer();
-  if (version < format_version || version > grouped_version)
-    field.member("version").fail("version 1, 2, 3 or 4");
+  if (version < format_version || version > frozen_version)
+    field.member("version").fail("version 1, 2, 3, 4 or 5");
   Graph graph;
   graph.tensors = field.member("tensors").list(
       most_items, [version](const JsonField& item) { return read_tensor(item, version); });
@@ -155,6 +174,8 @@ Graph read_graph(const JsonField& field) {
   if (field.has("gradient_groups")) graph.gradient_groups = field.member("gradient_groups").id();
   if (field.has("rank")) graph.share.rank = field.member("rank").id();
   if (field.has("ranks")) graph.share.ranks = field.member("ranks").id();
+  if (const auto samples = field.optional_member("samples")) graph.samples = samples->integer();
+  if (const auto tokens = field.optional_member("tokens")) graph.tokens = tokens->integer();
   graph.loss = field.member("loss").id_or_null();
   graph.clip = field.member("clip").id_or_null();
   return graph;
@@ -178,6 +199,8 @@ std::string to_json(const Graph& graph) {
     json["rank"] = graph.share.rank;
     json["ranks"] = graph.share.ranks;
   }
+  if (graph.samples != 0) json["samples"] = graph.samples;
+  if (graph.tokens != 0) json["tokens"] = graph.tokens;
   try {
     return json.dump(1);
   } catch (const Json::exception& error) {

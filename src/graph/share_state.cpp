@@ -25,6 +25,7 @@ class StateSharing {
       const ParameterShare share =
           share_of(graph_.tensors[parameter].elements(), graph_.gradient_groups, graph_.share);
       gather(parameter, share);
+      if (!graph_.tensors[parameter].trained) continue;
       gradients_[parameter] = {sum_of_shares(parameter, share, use_gradients.at(parameter)), share.count};
     }
     insertion_.apply(graph_);

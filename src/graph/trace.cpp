@@ -4,10 +4,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <unordered_map>
 
 #include "src/base/printable.h"
+#include "src/graph/trace_masters.h"
 #include "src/graph/trace_tensors.h"
 #include "src/graph/update_ops.h"
 #include "stowage/error.h"
@@ -31,7 +33,9 @@ class TraceReader {
     if (!header_) {
       header_ = read_trace_header(line);
       header_line_ = number;
-      tensors_.emplace(graph_, header_->optimizer.has_value());
+      tensors_.emplace(graph_, header_->version, header_->optimizer.has_value());
+      graph_.samples = header_->samples;
+      graph_.tokens = header_->tokens;
     } else if (line.has("tensor")) {
       tensors_->read(number, line);
     } else if (line.has("op")) {
@@ -47,8 +51,10 @@ class TraceReader {
     graph_.loss = result("loss", header_->loss);
     take_loss_as_f64();
     if (header_->optimizer) {
+      std::vector<TensorId> finals = tensors_->gradients();
+      if (header_->version >= typed_trace_version) take_masters(graph_, finals);
       std::vector<FinalGradient> gradients;
-      for (const TensorId id : tensors_->gradients())
+      for (const TensorId id : finals)
         gradients.push_back({id, id == no_id ? 0 : graph_.tensors[id].elements()});
       append_update(graph_, gradients, *header_->optimizer);
     } else {
@@ -64,8 +70,9 @@ class TraceReader {
 
  private:
   void read_op(const JsonField& line) {
+    const bool typed = header_->version >= typed_trace_version;
     line.require_members({"op", "phase", "unit", "kernel", "reads", "writes", "may_alias", "seconds", "flops",
-                          "bytes", "workspace"});
+                          "bytes", "workspace", typed ? "replayable" : "op", typed ? "type" : "op"});
     if (graph_.ops.size() == most_items) line.refuse(fmt::format("is op {}", most_items + 1));
     Op op;
     op.name = trace_name(line.member("op"));
@@ -77,6 +84,7 @@ class TraceReader {
     read_operands(line, op);
     if (const auto aliases = line.optional_member("may_alias")) read_aliases(*aliases, op);
     read_cost(line, op);
+    read_replayable(line, op);
     graph_.ops.push_back(std::move(op));
   }
 
@@ -160,7 +168,18 @@ class TraceReader {
     });
   }
 
+  static void read_replayable(const JsonField& line, Op& op) {
+    const auto field = line.optional_member("replayable");
+    if (!field) return;
+    op.replayable = field->boolean();
+    if (!op.replayable && op.phase != Phase::forward)
+      field->refuse(
+          fmt::format("is false of an op of {}, of which nothing is computed again", to_string(op.phase)));
+  }
+
   void read_cost(const JsonField& line, Op& op) const {
+    if (const auto type = line.optional_member("type"))
+      op.cost.type = type->one_of(std::array{DataType::f32, DataType::f64, DataType::bf16, DataType::f16});
     if (const auto flops = line.optional_member("flops")) op.cost.flops = number_up_to(*flops, most_work);
     if (const auto bytes = line.optional_member("bytes")) op.cost.bytes = number_up_to(*bytes, most_work);
     if (const auto seconds = line.optional_member("seconds"))

@@ -9,7 +9,6 @@
 namespace stowage {
 namespace {
 
-constexpr std::int64_t trace_version = 1;
 constexpr std::size_t longest_name = 4096;
 
 AdamW read_optimizer(const JsonField& field) {
@@ -58,12 +57,24 @@ Bytes trace_bytes(const JsonField& field) {
   return static_cast<Bytes>(value);
 }
 
+std::int64_t trace_count(const JsonField& field) {
+  constexpr std::int64_t most = std::int64_t{1} << 48U;
+  const std::int64_t value = field.integer();
+  if (value < 1 || value > most) field.fail("a number from 1 to 2^48");
+  return value;
+}
+
 TraceHeader read_trace_header(const JsonField& line) {
   if (!line.has("stowage_trace")) line.member("stowage_trace");
-  line.require_members({"stowage_trace", "loss", "optimizer", "clip", "note"});
-  if (line.member("stowage_trace").integer() != trace_version)
-    line.member("stowage_trace").fail("1, the version that this program reads");
   TraceHeader header;
+  header.version = line.member("stowage_trace").integer();
+  if (header.version < 1 || header.version > typed_trace_version)
+    line.member("stowage_trace").fail("1 or 2, the versions that this program reads");
+  const bool counted = header.version >= typed_trace_version;
+  line.require_members({"stowage_trace", "loss", "optimizer", "clip", "note", counted ? "samples" : "note",
+                        counted ? "tokens" : "note"});
+  if (const auto samples = line.optional_member("samples")) header.samples = trace_count(*samples);
+  if (const auto tokens = line.optional_member("tokens")) header.tokens = trace_count(*tokens);
   header.loss = trace_name(line.member("loss"));
   if (const auto note = line.optional_member("note")) note->text();
   if (const auto optimizer = line.optional_member("optimizer")) header.optimizer = read_optimizer(*optimizer);

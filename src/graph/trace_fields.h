@@ -23,11 +23,17 @@ JsonSource source_of_trace_line(std::size_t line);
 std::string trace_name(const JsonField& field);
 double number_up_to(const JsonField& field, double most);
 Bytes trace_bytes(const JsonField& field);  // from 1 to most_trace_bytes
+std::int64_t trace_count(const JsonField& field);
+
+inline constexpr std::int64_t typed_trace_version =
+    2;  // knows "trained", "replayable", "type", "samples", "tokens"
 
 struct TraceHeader {
+  std::int64_t version = 1;
   std::string loss;
   std::string clip;  // empty: none
   std::optional<AdamW> optimizer;
+  std::int64_t samples = 0, tokens = 0;  // of a step; 0: not known
 };
 TraceHeader read_trace_header(const JsonField& line);
 

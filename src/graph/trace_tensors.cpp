@@ -20,16 +20,22 @@ void require_trainable(const JsonField& line, const Tensor& tensor) {
 }  // namespace
 
 void TraceTensors::read(std::size_t number, const JsonField& line) {
-  line.require_members({"tensor", "kind", "type", "shape", "bytes", "of"});
+  line.require_members(
+      {"tensor", "kind", "type", "shape", "bytes", "of", version_ >= typed_trace_version ? "trained" : "of"});
   if (graph_.tensors.size() == most_items) line.refuse(fmt::format("is tensor {}", most_items + 1));
   Tensor tensor;
   tensor.name = trace_name(line.member("tensor"));
   tensor.kind = line.member("kind").one_of(tensor_kinds);
   read_size(line, tensor);
+  if (const auto trained = line.optional_member("trained")) {
+    tensor.trained = trained->boolean();
+    if (tensor.kind != TensorKind::parameter)
+      trained->refuse(fmt::format("stands on a tensor of kind {}, not parameter", to_string(tensor.kind)));
+  }
   const auto of = line.optional_member("of");
   if (of && tensor.kind != TensorKind::gradient)
     of->refuse(fmt::format("stands on a tensor of kind {}, not gradient", to_string(tensor.kind)));
-  if (trainable_ && tensor.kind == TensorKind::parameter) require_trainable(line, tensor);
+  if (trainable_ && tensor.kind == TensorKind::parameter && tensor.trained) require_trainable(line, tensor);
   const TensorId id = add(number, line.member("tensor"), std::move(tensor));
   if (of) set_gradient(*of, id);
 }
@@ -80,6 +86,7 @@ void TraceTensors::set_gradient(const JsonField& of, TensorId gradient) {
   if (target.kind != TensorKind::parameter)
     of.refuse(fmt::format("names '{}', which is of kind {}, not parameter", printable(target.name),
                           to_string(target.kind)));
+  if (!target.trained) of.refuse(fmt::format("names '{}', which is not trained", printable(target.name)));
   if (gradients_[parameter] != no_id)
     of.refuse(fmt::format("names '{}', whose final gradient stands in line {} already",
                           printable(target.name), lines_[gradients_[parameter]]));
@@ -113,6 +120,7 @@ TensorId TraceTensors::written_by(const Op& op, const JsonField& field) {
   if (lasts(tensor.kind) && op.phase != Phase::update)
     field.refuse(fmt::format("names '{}' of kind {}, which only update ops write", printable(tensor.name),
                              to_string(tensor.kind)));
+  if (!tensor.trained) field.refuse(fmt::format("names '{}', which is not trained", printable(tensor.name)));
   if (producers_[id] != no_id)
     field.refuse(
         fmt::format("names '{}', which is written above already; what works in place writes a new "
@@ -127,7 +135,7 @@ void TraceTensors::require_complete() const {
     const Tensor& tensor = graph_.tensors[id];
     if (is_missing(id))
       refuse_trace_line(lines_[id], fmt::format("no op writes '{}'", printable(tensor.name)));
-    if (trainable_ && tensor.kind == TensorKind::parameter) require_gradient(id);
+    if (trainable_ && tensor.kind == TensorKind::parameter && tensor.trained) require_gradient(id);
   }
 }
 
@@ -137,7 +145,7 @@ void TraceTensors::require_gradient(TensorId parameter) const {
   if (gradient == no_id)
     refuse_trace_line(
         lines_[parameter],
-        fmt::format("no gradient is 'of' the parameter '{}'; a weight that is not trained is an input",
+        fmt::format("no gradient is 'of' the parameter '{}'; one that is not trained says \"trained\": false",
                     printable(name)));
   if (producers_[gradient] == no_id || graph_.ops[producers_[gradient]].phase != Phase::backward)
     refuse_trace_line(lines_[gradient],

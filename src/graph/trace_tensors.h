@@ -13,8 +13,9 @@ namespace stowage {
 // Fills the graph's tensors. All that refuses throws InvalidInput that names the line.
 class TraceTensors {
  public:
-  // `graph` must outlive it. `trainable`: every parameter must be one that AdamW can train.
-  TraceTensors(Graph& graph, bool trainable) : graph_(graph), trainable_(trainable) {}
+  // `graph` must outlive it. `trainable`: every parameter that is trained must be one that AdamW can train.
+  TraceTensors(Graph& graph, std::int64_t version, bool trainable)
+      : graph_(graph), version_(version), trainable_(trainable) {}
 
   // A line with 'tensor', the trace's `number`th.
   void read(std::size_t number, const JsonField& line);
@@ -43,6 +44,7 @@ class TraceTensors {
   void require_gradient(TensorId parameter) const;
 
   Graph& graph_;
+  std::int64_t version_;
   bool trainable_;
   Bytes total_ = 0;
   std::unordered_map<std::string, TensorId> by_name_;

@@ -48,7 +48,7 @@ class UpdatePhase {
         ranks_(graph.share.ranks) {}
 
   void run() {
-    const std::vector<TensorId> parameters = parameters_by_first_use(graph_);
+    const std::vector<TensorId> parameters = trained_by_first_use(graph_);
     std::vector<Target> targets;
     for (const TensorId parameter : parameters) add_targets(parameter, targets);
     std::vector<TensorId> sums = add_square_sums(targets);
@@ -321,6 +321,12 @@ std::vector<TensorId> parameters_by_first_use(const Graph& graph) {
   };
   for (const Op& op : graph.ops) std::for_each(op.reads.begin(), op.reads.end(), visit);
   for (TensorId id = 0; id < graph.tensors.size(); ++id) visit(id);
+  return parameters;
+}
+
+std::vector<TensorId> trained_by_first_use(const Graph& graph) {
+  std::vector<TensorId> parameters = parameters_by_first_use(graph);
+  std::erase_if(parameters, [&](TensorId id) { return !graph.tensors[id].trained; });
   return parameters;
 }
 

@@ -16,6 +16,8 @@ std::vector<OpId> producers_of(const Graph& graph);
 
 // Those that no op reads come last.
 std::vector<TensorId> parameters_by_first_use(const Graph& graph);
+// Of these, those that are trained.
+std::vector<TensorId> trained_by_first_use(const Graph& graph);
 
 // The gradient that a parameter's update takes, which a backward op writes.
 struct FinalGradient {

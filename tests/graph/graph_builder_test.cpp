@@ -436,6 +436,24 @@ TEST(GraphBuilder, RefusesALossThatIsNone) {
   expect_refused([&] { s.b.finish(unwritten, {}); }, "the loss 'unwritten' is not an f64 scalar");
 }
 
+TEST(GraphBuilder, AFrozenParameterHasNoGradientNoStateAndNoUpdate) {
+  GraphBuilder b;
+  const Value x = b.input("x", {4, 3}, DataType::f32);
+  const Value v = b.frozen_parameter("v", {4, 3}, {});
+  const Value y = test::scale(b, "y", x, v);  // of which nothing wants a gradient
+  const Value z = test::scale(b, "z", y, b.parameter("w", {4, 3}, {}));
+  const Graph graph = b.finish(test::reduce(b, "loss", test::scale(b, "u", z, v)), {});
+  EXPECT_FALSE(graph.is_trained(v.id));
+  int updates = 0;
+  for (const Op& op : graph.ops) {
+    EXPECT_EQ(std::count(op.writes.begin(), op.writes.end(), v.id), 0) << op.name;
+    EXPECT_FALSE(op.name.starts_with("y.backward")) << op.name;
+    updates += op.kernel == "adamw" ? 1 : 0;
+  }
+  EXPECT_EQ(updates, 1);
+  for (const Tensor& tensor : graph.tensors) EXPECT_FALSE(tensor.name.starts_with("v.")) << tensor.name;
+}
+
 TEST(GraphBuilder, RefusesAParameterWithoutGradient) {
   Start s;
   s.b.parameter("idle", {1}, {});

@@ -56,6 +56,15 @@ const Breach breaches[] = {
      }},
     {"InitializerNotFinite", "initializer of tensor 'first'",
      [](Graph& g) { g.tensors[1].initializer.standard_deviation = infinity; }},
+    {"NotTrainedButNoParameter", "'x' is not trained, but no parameter either",
+     [](Graph& g) { g.tensors[0].trained = false; }},
+    {"UpdateOfWhatIsNotTrained", "writes 'first', which is not trained",
+     [](Graph& g) { g.tensors[1].trained = false; }},
+    {"NotReplayableInBackward", "is not replayable, but of backward",
+     [](Graph& g) {
+       for (Op& op : g.ops) op.replayable = op.phase != Phase::backward;
+     }},
+    {"TokensNegative", "a negative number of samples or tokens", [](Graph& g) { g.tokens = -1; }},
     {"TwoUnitsOfOneName", "two units are named 'one'", [](Graph& g) { g.unit_names[1] = "one"; }},
     {"OpWithoutName", "op 1 has no name", [](Graph& g) { g.ops[1].name.clear(); }},
     {"TwoOpsOfOneName", "two ops are named 'y1'", [](Graph& g) { g.ops[1].name = "y1"; }},

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <random>
 
@@ -64,7 +65,8 @@ TEST(GraphJson, NamesTheFieldThatDoesNotFit) {
   expect_refused("[]", "'the text' is not an object");
   expect_refused("{}", "'format' is not there");
   expect_refused(replaced(text, "stowage-graph", "other"), "'format' is not 'stowage-graph'");
-  expect_refused(replaced(text, "\"version\": 1", "\"version\": 5"), "'version' is not version 1, 2, 3 or 4");
+  expect_refused(replaced(text, "\"version\": 1", "\"version\": 6"),
+                 "'version' is not version 1, 2, 3, 4 or 5");
   expect_refused(replaced(text, "\"version\"", "\"more\": 0, \"version\""), "'more' is not a known field");
   expect_refused(replaced(text, "\"clip\": ", "\"clip\": -"), "'clip' is not an id");
   expect_refused(replaced(text, "\"clip\": ", "\"clip\": 429496729500"), "'clip' is not an id");
@@ -100,6 +102,27 @@ TEST(GraphJson, HasVersionTwoOnlyWhereTimesWereMeasured) {
   expect_refused(replaced(text, "\"seconds\": 0.1", "\"seconds\": null"),
                  "'ops[1].seconds' is not a finite number");
   expect_refused(replaced(text, "\"seconds\": 0.1", "\"seconds\": -0.1"), "the cost of op 'y2' is negative");
+}
+
+TEST(GraphJson, HasVersionFiveForWhatIsNotTrainedNotReplayableOrTyped) {
+  const auto written = [](const std::function<void(Graph&)>& change) {
+    GraphBuilder b;
+    const Value x = b.input("x", {4, 3}, DataType::f32);
+    const Value y = test::scale(b, "y", x, b.parameter("w", {4, 3}, {}));
+    Graph graph =
+        b.finish(test::reduce(b, "loss", test::scale(b, "z", y, b.frozen_parameter("v", {4, 3}, {}))), {});
+    change(graph);
+    const std::string text = to_json(graph);
+    EXPECT_EQ(graph_from_json(text), graph);
+    EXPECT_NE(text.find("\"version\": 5"), std::string::npos);
+    return text;
+  };
+  const std::string text = written([](Graph&) {});
+  expect_refused(replaced(text, "\"version\": 5", "\"version\": 4"), ".trained' is not a known field");
+  expect_refused(replaced(text, "\"trained\": false", "\"trained\": 0"), ".trained' is not true or false");
+  written([](Graph& graph) { graph.ops[0].replayable = false; });
+  written([](Graph& graph) { graph.ops[1].cost.type = DataType::f16; });
+  written([](Graph& graph) { graph.samples = 4, graph.tokens = 12; });
 }
 
 // A graph of `parts` micro-batches with one parameter.

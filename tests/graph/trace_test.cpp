@@ -92,6 +92,98 @@ TEST(Trace, OfAGraphWithItsUpdatePhaseReadsBackEqual) {
   EXPECT_EQ(back, graph);
 }
 
+Graph graph_of_version_2() {
+  Graph graph = test::small_graph();
+  for (Op& op : graph.ops) op.cost.type = DataType::bf16;
+  graph.ops[0].replayable = false;
+  graph.samples = 3;
+  graph.tokens = 12;
+  return graph;
+}
+
+TEST(Trace, OfVersion2KnowsTypesReplaysAndCounts) {
+  Graph graph = graph_of_version_2();
+  const Graph back = graph_from_trace(test::trace_of(graph, 2));
+  for (Tensor& tensor : graph.tensors) tensor.initializer = {};
+  for (Op& op : graph.ops) op.attributes.clear();
+  EXPECT_EQ(back, graph);
+  for (const char* member : {"'samples'", "'replayable'"}) {
+    std::string text = test::trace_of(graph_of_version_2(), 1);
+    if (member == std::string("'replayable'")) text = with(text, ",\"samples\":3,\"tokens\":12", "");
+    expect_refused(text, member);
+  }
+}
+
+// x (bf16) times w, whose casts `forward` and `backward` are as autocast makes them.
+std::string autocast(const std::string& more = "") {
+  return R"({"stowage_trace":2,"loss":"loss","optimizer":{"name":"adamw"}}
+{"tensor":"x","kind":"input","type":"bf16","shape":[4,3]}
+{"tensor":"w","kind":"parameter","type":"f32","shape":[3,3]}
+{"tensor":"w.bf16","kind":"activation","type":"bf16","shape":[3,3]}
+{"tensor":"loss","kind":"activation","type":"f32","shape":[]}
+{"tensor":"dy","kind":"activation","type":"bf16","shape":[4,3]}
+{"op":"to","phase":"forward","unit":"u","kernel":"cast","reads":["w"],"writes":["w.bf16"]}
+)" + more +
+         R"({"op":"f","phase":"forward","unit":"u","reads":["x","w.bf16"],"writes":["loss","dy"],"type":"bf16"}
+{"tensor":"dw.bf16","kind":"activation","type":"bf16","shape":[3,3]}
+{"tensor":"dw","kind":"gradient","of":"w","type":"f32","shape":[3,3]}
+{"op":"b","phase":"backward","unit":"u","reads":["dy","x","w.bf16"],"writes":["dw.bf16"]}
+{"op":"from","phase":"backward","unit":"u","kernel":"cast","reads":["dw.bf16"],"writes":["dw"]}
+)";
+}
+
+TEST(Trace, TakesAWeightThatIsOnlyCastInTheTypeOfItsCast) {
+  const Graph graph = graph_from_trace(autocast());
+  const auto id = [&](const std::string& name) {
+    for (TensorId each = 0; each < graph.tensors.size(); ++each)
+      if (graph.tensors[each].name == name) return each;
+    return no_id;
+  };
+  EXPECT_EQ(graph.tensor(id("w")).type, DataType::bf16);
+  EXPECT_EQ(graph.tensor(id("dw.bf16")).kind, TensorKind::gradient);
+  EXPECT_EQ(graph.tensor(id("w.low")).type, DataType::i16) << "what makes a master weight of it";
+  EXPECT_EQ(graph.tensor(id("w.adam_m")).type, DataType::f32);
+  for (const char* gone : {"w.bf16", "dw"}) EXPECT_EQ(id(gone), no_id) << gone;
+  EXPECT_EQ(op_named(graph, "f").reads, (std::vector<TensorId>{id("x"), id("w")}));
+  EXPECT_EQ(op_named(graph, "b").reads, (std::vector<TensorId>{id("dy"), id("x"), id("w")}));
+  EXPECT_EQ(op_named(graph, "w.adamw").reads[1], id("dw.bf16"));
+  for (const Op& op : graph.ops) EXPECT_NE(op.kernel, "cast");
+}
+
+TEST(Trace, LeavesAWeightInItsTypeThatOthersReadToo) {
+  const std::string other =
+      "{\"tensor\":\"y\",\"kind\":\"activation\",\"type\":\"f32\",\"shape\":[3]}\n"
+      "{\"op\":\"norm\",\"phase\":\"forward\",\"reads\":[\"w\"],\"writes\":[\"y\"]}\n";
+  const std::string of_version_1 =
+      with(with(autocast(), "\"stowage_trace\":2", "\"stowage_trace\":1"),
+           ",\"type\":\"bf16\"}\n{\"tensor\":\"dw.bf16", "}\n{\"tensor\":\"dw.bf16");
+  for (const std::string& text :
+       {autocast(other), of_version_1,
+        with(autocast(), "\"kernel\":\"cast\",\"reads\":[\"w\"]", "\"reads\":[\"w\"]"),
+        with(autocast(), "\"kernel\":\"cast\",\"reads\":[\"dw.bf16\"]", "\"reads\":[\"dw.bf16\"]")}) {
+    const Graph graph = graph_from_trace(text);
+    EXPECT_EQ(graph.tensors[1].name, "w");
+    EXPECT_EQ(graph.tensors[1].type, DataType::f32);
+    EXPECT_NO_THROW(op_named(graph, "to"));
+  }
+}
+
+TEST(Trace, AFrozenParameterHasNoGradientAndNoState) {
+  const std::string frozen =
+      with(autocast(), "{\"tensor\":\"x\"",
+           "{\"tensor\":\"v\",\"kind\":\"parameter\",\"bytes\":64,\"trained\":false}\n{\"tensor\":\"x\"");
+  const std::string read = with(frozen, "[\"x\",\"w.bf16\"]", "[\"x\",\"w.bf16\",\"v\"]");
+  const Graph graph = graph_from_trace(read);
+  EXPECT_FALSE(graph.tensors[0].trained);
+  for (const Tensor& tensor : graph.tensors) EXPECT_FALSE(tensor.name.starts_with("v.")) << tensor.name;
+  expect_refused(with(read, "\"of\":\"w\"", "\"of\":\"v\""), "'of' names 'v', which is not trained");
+  expect_refused(with(read, "\"kind\":\"input\"", "\"trained\":false,\"kind\":\"input\""),
+                 "'trained' stands on a tensor of kind input");
+  expect_refused(with(read, "\"kernel\":\"cast\",\"reads\":[\"dw.bf16\"]",
+                      "\"replayable\":false,\"reads\":[\"dw.bf16\"]"),
+                 "'replayable' is false of an op of backward");
+}
+
 // The same without its update phase: the reader's is GraphBuilder's.
 TEST(Trace, OfForwardAndBackwardGetsTheUpdatePhaseOfGraphBuilder) {
   const AdamW optimizer{.beta1 = 0.8, .beta2 = 0.9, .epsilon = 1e-6, .weight_decay = 0.2, .clip = 3};
@@ -165,7 +257,7 @@ TEST(Trace, NamesLineAndFieldOfAHeaderThatDoesNotFit) {
   expect_refused("\n{}", "trace line 2: 'stowage_trace' is not there");
   expect_refused("[]", "trace line 1: 'stowage_trace' is not there");
   for (const Refused& r : std::initializer_list<Refused>{
-           {"_trace\": 1", "_trace\": 2", "trace line 1: 'stowage_trace' is not 1"},
+           {"_trace\": 1", "_trace\": 3", "trace line 1: 'stowage_trace' is not 1 or 2"},
            {"_trace\": 1", "_trace\": 1e999", "trace line 1: "},
            {"\"loss\": \"loss\"", "\"loss\": \"l\"",
             "trace line 1: 'loss' names 'l', which no line describes"},

@@ -119,6 +119,7 @@ class Generator {
     if (reads.empty() || dice_.chance(10)) reads.push_back(dice_.pick(inputs_));
     GraphBuilder::OpDescription op{name, "mix", {{"key", dice_.between(0, 63)}}, reads, {}, {}, {}};
     op.cost.flops = dice_.log_uniform(1e2, 1e7);
+    op.replayable = options_.fixed_percent == 0 || !dice_.chance(options_.fixed_percent);
     const bool in_place = choose_in_place(reads);
     op.writes.push_back(
         builder_.activation(name + ".y", in_place ? builder_.tensor(reads[0]).shape : shape_like(reads)));
@@ -160,7 +161,12 @@ class Generator {
       }
       std::vector<std::int64_t> shape{size()};
       if (dice_.chance(50)) shape.push_back(1);
-      parameters_.push_back(builder_.parameter(fmt::format("{}.w{}", name, i), shape, {0, 0.5}));
+      const std::string full = fmt::format("{}.w{}", name, i);
+      // The first one is trained: no step without that.
+      const bool frozen =
+          options_.frozen_percent > 0 && !parameters_.empty() && dice_.chance(options_.frozen_percent);
+      parameters_.push_back(frozen ? builder_.frozen_parameter(full, shape, {0, 0.5})
+                                   : builder_.parameter(full, shape, {0, 0.5}));
       reads.push_back(parameters_.back());
     }
   }

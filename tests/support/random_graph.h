@@ -17,6 +17,8 @@ struct RandomGraphOptions {
   std::uint32_t gradient_groups = 1;
   BatchShare share{};  // of one rank; the kernels' sizes are not those of a whole batch
   ChunkGrid grid{};
+  int frozen_percent = 0;  // of the parameters: not trained
+  int fixed_percent = 0;   // of the forward ops: not replayable
 };
 
 // A whole step, forward to update, that passes check(): ops with several inputs and outputs, skips

@@ -16,19 +16,22 @@ inline nlohmann::ordered_json names_of(const Graph& graph, const std::vector<Ten
   return names;
 }
 
-// One line per tensor, then one per op; all of the graph but attributes and initializers.
-inline std::string trace_of(const Graph& graph) {
+// One line per tensor, then one per op; all of the graph but attributes and initializers. `version` 2 for
+// what 1 lacks.
+inline std::string trace_of(const Graph& graph, int version = 1) {
   using Json = nlohmann::ordered_json;
-  Json header{{"stowage_trace", 1}, {"loss", graph.tensor(graph.loss).name}};
+  Json header{{"stowage_trace", version}, {"loss", graph.tensor(graph.loss).name}};
   header["clip"] = graph.tensor(graph.clip).name;
+  if (graph.samples > 0) header["samples"] = graph.samples;
+  if (graph.tokens > 0) header["tokens"] = graph.tokens;
   std::string text = header.dump() + '\n';
   for (const Tensor& tensor : graph.tensors) {
-    text += Json{{"tensor", tensor.name},
-                 {"kind", to_string(tensor.kind)},
-                 {"type", to_string(tensor.type)},
-                 {"shape", tensor.shape}}
-                .dump() +
-            '\n';
+    Json line{{"tensor", tensor.name},
+              {"kind", to_string(tensor.kind)},
+              {"type", to_string(tensor.type)},
+              {"shape", tensor.shape}};
+    if (!tensor.trained) line["trained"] = false;
+    text += line.dump() + '\n';
   }
   for (const Op& op : graph.ops) {
     Json line{{"op", op.name}, {"phase", to_string(op.phase)}, {"kernel", op.kernel}};
@@ -42,6 +45,8 @@ inline std::string trace_of(const Graph& graph) {
     line["flops"] = op.cost.flops;
     line["bytes"] = op.cost.bytes;
     if (op.cost.seconds) line["seconds"] = *op.cost.seconds;
+    if (!op.replayable) line["replayable"] = false;
+    if (op.cost.type) line["type"] = to_string(*op.cost.type);
     text += line.dump() + '\n';
   }
   return text;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -115,6 +116,7 @@ void share_host(const PeerDevices& peers, int devices, Machine& machine) {
 void share_cores(const MachineFile& file, int devices, Machine& machine) {
   if (file.backend != "simulated") return;
   machine.flops_per_second /= devices;
+  for (double& rate : machine.flops_by_type) rate /= devices;
   machine.device_bytes_per_second /= devices;
 }
 
@@ -126,6 +128,10 @@ Machine machine_for(const MachineFile& file, DataType work, int devices) {
   machine.h2d = file.h2d.fit;
   machine.d2h = file.d2h.fit;
   machine.flops_per_second = rate_for(file, work).flops_per_second;
+  for (std::size_t type = 0; type < data_type_count; ++type)
+    if (const auto rate = rate_of(file.matrix, measured_type(file, static_cast<DataType>(type)));
+        rate != file.matrix.end())
+      machine.flops_by_type[type] = rate->flops_per_second;
   machine.device_bytes_per_second = file.device_bytes_per_second;
   machine.launch_seconds = file.launch_seconds;
   machine.host_bytes_per_second = fastest_host_rate(file);
@@ -181,10 +187,19 @@ Bytes most_pinned_bytes(const Graph& graph, Bytes host_budget) {
 }
 
 DataType work_type(const Graph& graph) {
+  std::array<Bytes, data_type_count> bytes{};
   for (const Tensor& tensor : graph.tensors) {
-    if (tensor.kind == TensorKind::parameter) return tensor.type;
+    const bool is_floating =
+        tensor.type == DataType::f32 || tensor.type == DataType::f64 || size_of(tensor.type) == 2;
+    if (tensor.kind == TensorKind::parameter && is_floating && tensor.type != DataType::i16)
+      bytes[static_cast<std::size_t>(tensor.type)] += tensor.bytes();
   }
-  return DataType::f32;
+  return static_cast<DataType>(std::max_element(bytes.begin(), bytes.end()) - bytes.begin());
+}
+
+void require_rates(const MachineFile& file, const Graph& graph) {
+  for (const Op& op : graph.ops)
+    if (op.cost.type && op.cost.flops > 0) rate_for(file, *op.cost.type);
 }
 
 MachineFile read_machine_file(const std::string& path) {

@@ -67,7 +67,8 @@ OpProfile profile_of(const MachineFile& file, DataType work, int devices) {
 
 void set_seconds(const OpProfile& profile, const Machine& machine, Graph& graph) {
   for (Op& op : graph.ops)
-    if (!op.cost.seconds && op.cost.peer_bytes == 0) op.cost.seconds = profile.seconds(op, machine);
+    if (!op.cost.seconds && !op.cost.type && op.cost.peer_bytes == 0)
+      op.cost.seconds = profile.seconds(op, machine);
 }
 
 }  // namespace stowage

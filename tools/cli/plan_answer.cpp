@@ -134,7 +134,9 @@ Json limit(Bytes bytes) { return bytes == unlimited ? Json() : Json(bytes); }
 
 void PlanQuestion::take(Graph step) {
   graph = std::move(step);
-  if (measured != nullptr) set_op_seconds(*measured, work_type(graph), rates, graph);
+  if (measured == nullptr) return;
+  require_rates(*measured, graph);
+  set_op_seconds(*measured, work_type(graph), rates, graph);
 }
 
 Budget PlanQuestion::budget_of_each() const {
@@ -143,6 +145,7 @@ Budget PlanQuestion::budget_of_each() const {
 
 std::uint64_t PlanQuestion::tokens() const {
   if (model) return static_cast<std::uint64_t>(model->tokens());
+  if (graph.tokens > 0) return static_cast<std::uint64_t>(graph.tokens);
   for (const Tensor& tensor : graph.tensors) {
     if (tensor.kind == TensorKind::input && tensor.name == "tokens")
       return static_cast<std::uint64_t>(tensor.elements());

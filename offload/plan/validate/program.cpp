@@ -95,6 +95,8 @@ void check_phases(const Graph& graph, const Plan& plan, Report& report) {
     if (instruction.kind == InstructionKind::recompute && graph.op(instruction.op).phase != Phase::forward) {
       report.add(fmt::format("{} replays what is no forward op", report.instruction(id)));
     }
+    if (instruction.kind == InstructionKind::recompute && !graph.op(instruction.op).replayable)
+      report.add(fmt::format("{} replays an op that is not replayable", report.instruction(id)));
     if (instruction.kind == InstructionKind::launch && updates) {
       report.add(fmt::format("{} changes weights and is no commit", report.instruction(id)));
     }

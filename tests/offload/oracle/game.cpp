@@ -241,6 +241,10 @@ void Game::each_load(Choice& choice, const Sequence& sequence, std::size_t bucke
 void Game::each_choice(const std::function<void(Choice&, const Sequence&)>& visit) const {
   const std::size_t joints = parameters_.empty() ? 0 : parameters_.size() - 1;
   for (std::uint32_t cuts = 0; cuts < 1U << joints; ++cuts) {  // bit: the neighbours share a bucket
+    bool mixed = false;                                        // what is trained and what is not
+    for (std::size_t p = 1; p < parameters_.size(); ++p)
+      mixed |= (cuts >> (p - 1) & 1U) != 0 && is_trained(p) != is_trained(p - 1);
+    if (mixed) continue;
     Choice choice;
     choice.bucket_of.assign(parameters_.size(), 0);
     for (std::size_t p = 1; p < parameters_.size(); ++p)
@@ -308,7 +312,7 @@ Choice Game::choice_of(const Plan& plan) const {
   }
   const std::vector<InstructionId> early = speculations(plan, graph_.ops.size());
   for (std::size_t p = 0; p < parameters_.size(); ++p)
-    if (early[parameters_[p].update] != no_id) choice.early |= UpdateMask{1} << p;
+    if (is_trained(p) && early[parameters_[p].update] != no_id) choice.early |= UpdateMask{1} << p;
   return choice;
 }
 

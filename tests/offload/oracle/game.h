@@ -177,6 +177,7 @@ class Game {
   friend class StepBuilder;
   const Graph& graph_;
   const Machine& machine_;
+  bool is_trained(std::size_t parameter) const { return parameters_[parameter].update != no_id; }
   std::vector<Parameter> parameters_;
   std::vector<TensorId> inputs_;
   std::vector<TensorId> values_;

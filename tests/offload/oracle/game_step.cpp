@@ -82,6 +82,7 @@ class StepBuilder {
     step_.gate_seconds = host_seconds(game_.graph_.op(game_.clip_op_), machine_);
     step_.updates.resize(game_.parameters_.size());
     for (std::size_t p = 0; p < game_.parameters_.size(); ++p) {
+      if (!game_.is_trained(p)) continue;
       if (stays_resident(p))
         add_compute(game_.parameters_[p].update, false);
       else
@@ -106,7 +107,7 @@ class StepBuilder {
   UpdateMask updates_of(std::size_t bucket) const {
     UpdateMask updates = 0;
     for (std::size_t p = 0; bucket < runs() && p < game_.parameters_.size(); ++p)
-      if (choice_.bucket_of[p] == bucket) updates |= UpdateMask{1} << p;
+      if (choice_.bucket_of[p] == bucket && game_.is_trained(p)) updates |= UpdateMask{1} << p;
     return updates;
   }
 
@@ -191,6 +192,7 @@ class StepBuilder {
       int update = -1, seen = 0;
       for (std::size_t p = 0; p < game_.parameters_.size(); ++p) {
         const TensorId id = game_.parameters_[p].gradient;
+        if (!game_.is_trained(p)) continue;
         if (stays_resident(p)) ++seen;
         if (choice_.bucket_of[p] != run) continue;
         join(gradient, id, in_bucket_alignment);
@@ -200,6 +202,7 @@ class StepBuilder {
         gradient.last = std::max(gradient.last, uses.back().at + updates_);
         update = seen - 1;
       }
+      if (gradient.first < 0) continue;  // of what is not trained
       if (choice_.loads[run] == resident) {
         gradient.last = update;
         gradient.wraps = true;

@@ -194,6 +194,47 @@ TEST(Oracle, ThePlannerDoesNotBeatItInLimitedHostMemory) {
   EXPECT_GT(slower, 0) << "host memory was never scarce";
 }
 
+// Bound and plan stand on their sides of it, a frozen weight never leaves the device, and with memory to
+// spare it never comes.
+TEST(Oracle, KnowsWeightsThatAreNotTrained) {
+  double gaps = 0;
+  int both = 0;
+  for (std::uint64_t seed = 500; seed < 500 + seeds; ++seed) {
+    const Instance instance = frozen_instance(seed);
+    const Game game(instance.graph, instance.machine);
+    const Bytes least = minimum_bytes(instance.graph, instance.machine);
+    const Bytes need = std::max(least, need_bytes(instance.graph, instance.machine));
+    PlanOptions options;
+    options.settings.remakes = false;
+    options.settings.joined_units.clear();
+    for (const Bytes part : {0, 1, 2, 4}) {
+      SCOPED_TRACE("seed " + std::to_string(seed) + ", " + std::to_string(part) + " quarters");
+      const Budget budget{least + (need - least) * part / 4};
+      const auto planned = make_plan(instance.graph, instance.machine, budget, options);
+      ASSERT_TRUE(std::holds_alternative<Plan>(planned));
+      const Plan& plan = std::get<Plan>(planned);
+      EXPECT_EQ(validate(instance.graph, plan, budget), std::vector<std::string>{});
+      for (const Instruction& instruction : plan.instructions) {
+        if (!is_transfer(instruction.kind)) continue;
+        const Bucket& bucket = plan.buckets[plan.lifetimes[instruction.lifetime].bucket];
+        const bool frozen =
+            bucket.kind == TensorKind::parameter && !instance.graph.is_trained(bucket.tensors.front().tensor);
+        EXPECT_FALSE(frozen && instruction.kind == InstructionKind::offload) << bucket.name;
+        EXPECT_FALSE(frozen && part == 4) << bucket.name;
+      }
+      const Answer answer = ask(game, instance.graph, budget);
+      if (!answer.plan) continue;
+      EXPECT_EQ(validate(instance.graph, *answer.plan, budget), std::vector<std::string>{});
+      EXPECT_LE(plan.lower_bound_seconds, answer.lower * (1 + 1e-9));
+      EXPECT_GE(plan.predicted_step_seconds, answer.lower * (1 - 1e-9));
+      gaps += plan.predicted_step_seconds / answer.lower - 1;
+      ++both;
+    }
+  }
+  EXPECT_GE(both, static_cast<int>(2 * seeds));
+  EXPECT_LE(gaps / both, 0.03);
+}
+
 TEST(Oracle, MoreMemoryIsNeverSlower) {
   for (std::uint64_t seed = 100; seed < 100 + seeds; ++seed) {
     const Instance instance = small_instance(seed);

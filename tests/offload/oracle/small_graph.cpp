@@ -55,7 +55,10 @@ class ChainBuilder {
     const std::string name = std::to_string(k);
     begin_unit("unit" + name);
     w_.push_back(no_id);
-    if (shape.parameter > 0) w_[k] = add("W" + name, DataType::f32, {shape.parameter}, TensorKind::parameter);
+    if (shape.parameter > 0) {
+      w_[k] = add("W" + name, DataType::f32, {shape.parameter}, TensorKind::parameter);
+      graph_.tensors[w_[k]].trained = !shape.frozen;
+    }
     saved_.push_back(no_id);
     std::vector<TensorId> reads{x_[k]};
     if (w_[k] != no_id) reads.push_back(w_[k]);
@@ -89,17 +92,18 @@ class ChainBuilder {
     std::vector<TensorId> reads{x_[k], dy};
     if (shape.form == UnitShape::Form::stats) reads.push_back(saved_[k]);
     std::vector<TensorId> writes;
-    if (w_[k] != no_id) {
+    const bool is_trained = w_[k] != no_id && !shape.frozen;
+    if (is_trained) {
       gradient_[k] = add("W" + name + ".grad", DataType::f32, {shape.parameter}, TensorKind::gradient);
       sums_.insert(sums_.begin(), add("sum" + name, DataType::f64, {}, TensorKind::activation));
       writes = {gradient_[k], sums_.front()};
     }
     if (k == 0) {
-      op("a.weight" + name, Phase::backward, reads, writes, 2 * shape.flops);
+      if (is_trained) op("a.weight" + name, Phase::backward, reads, writes, 2 * shape.flops);
       return no_id;
     }
     const TensorId dx = activation("dx" + name, options_.units[k - 1].activation);
-    if (shape.split && w_[k] != no_id) {
+    if (shape.split && is_trained) {
       op("a.weight" + name, Phase::backward, reads, writes, shape.flops);
       op("a.input" + name, Phase::backward, {w_[k], dy}, {dx}, shape.flops);
     } else {
@@ -115,7 +119,7 @@ class ChainBuilder {
     op("clip", Phase::update, sums_, {graph_.clip}, 0);
     graph_.ops.back().cost.bytes = static_cast<double>(8 * sums_.size());
     for (std::size_t k = 0; k < w_.size(); ++k) {
-      if (w_[k] == no_id) continue;
+      if (w_[k] == no_id || options_.units[k].frozen) continue;
       const std::string name = std::to_string(k);
       const TensorId m =
           add("m" + name, DataType::f32, {options_.units[k].parameter}, TensorKind::optimizer_state);
@@ -190,7 +194,8 @@ Machine draw_machine(Draw& draw, const Graph& graph, bool long_latency) {
   return machine;
 }
 
-Instance draw_instance(Draw& draw, int units, int parameters, int forms) {
+// `frozen`: bit k: of unit k.
+Instance draw_instance(Draw& draw, int units, int parameters, int forms, unsigned frozen = 0) {
   // Small parameters are worth a shared bucket on a link of long latency.
   const bool shared = draw.chance(25);
   const bool uniform = draw.chance(40);
@@ -199,6 +204,7 @@ Instance draw_instance(Draw& draw, int units, int parameters, int forms) {
   const UnitShape one = draw_unit(draw, forms, low);
   for (int k = 0; k < units; ++k) {
     options.units.push_back(uniform ? one : draw_unit(draw, forms, low));
+    options.units.back().frozen = (frozen >> k & 1U) != 0;
     // Units without one lie between those with one.
     if (k * parameters / units == (k - 1) * parameters / units && k > 0) options.units.back().parameter = 0;
   }
@@ -224,6 +230,12 @@ Instance small_instance(std::uint64_t seed) {
   if (percent < 70) return draw_instance(draw, 3, draw.chance(50) ? 3 : 2, draw.chance(50) ? 2 : 1);
   if (percent < 90) return draw_instance(draw, 4, draw.chance(50) ? 3 : 2, 1);
   return draw_instance(draw, 5, 2, 1);
+}
+
+Instance frozen_instance(std::uint64_t seed) {
+  Draw draw(seed);
+  const unsigned frozen[] = {0b001, 0b010, 0b011};
+  return draw_instance(draw, 3, 3, draw.chance(50) ? 2 : 1, frozen[seed % 3]);
 }
 
 Instance sized_instance(std::uint64_t seed, int units) {

@@ -19,7 +19,8 @@ struct UnitShape {
     pair,   // h[k] = a(x[k], W[k]), x[k+1] = b(h[k]); backward reads h[k], then x[k]
   };
   Form form = Form::plain;
-  bool split = false;  // the parameter's gradient and the input's are two ops
+  bool split = false;   // the parameter's gradient and the input's are two ops
+  bool frozen = false;  // the parameter is not trained
   std::int64_t activation = 0, saved = 0,
                parameter = 0;  // f32 elements: of x[k+1], of s[k] or h[k], of W[k]; 0: no W[k]
   double flops = 0;            // of a forward op; twice as many in backward
@@ -39,6 +40,8 @@ struct Instance {
 };
 // The same seed makes the same instance everywhere.
 Instance small_instance(std::uint64_t seed);
+// Of three units, of which the last one's parameter is trained, and of the others none or one.
+Instance frozen_instance(std::uint64_t seed);
 // The same with this many units, each with a parameter.
 Instance sized_instance(std::uint64_t seed, int units);
 

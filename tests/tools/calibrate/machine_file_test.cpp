@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "src/graph/cost.h"
 #include "tests/support/expect_refused.h"
 #include "tests/tools/calibrate/sample_file.h"
 
@@ -246,6 +247,45 @@ TEST(MachineFile, TheWorkTypeOfAGraphIsThatOfItsParameters) {
   weight.kind = TensorKind::parameter;
   graph.tensors = {tokens, weight};
   EXPECT_EQ(work_type(graph), DataType::bf16);
+}
+
+TEST(MachineFile, TheWorkTypeIsThatOfMostParametersAndNeverOfWholeNumbers) {
+  Graph graph;
+  const auto add = [&](DataType type, std::int64_t elements) {
+    Tensor tensor;
+    tensor.type = type;
+    tensor.shape = {elements};
+    tensor.kind = TensorKind::parameter;
+    graph.tensors.push_back(tensor);
+  };
+  add(DataType::i32, 1000);
+  add(DataType::f32, 10);
+  EXPECT_EQ(work_type(graph), DataType::f32);
+  add(DataType::bf16, 30);
+  EXPECT_EQ(work_type(graph), DataType::bf16);
+}
+
+TEST(MachineFile, OpsThatSayATypeHaveItsRate) {
+  MachineFile file = test::sample_file();
+  Graph graph;
+  graph.ops.resize(1);
+  Op& op = graph.ops.front();
+  op.cost.flops = 1e15;
+  const auto seconds = [&](std::optional<DataType> type) {
+    op.cost.type = type;
+    const Machine machine = machine_for(file, DataType::f32);
+    return op_seconds(op, machine) - machine.launch_seconds;
+  };
+  const auto rate = [&](DataType type) { return machine_for(file, type).flops_per_second; };
+  EXPECT_DOUBLE_EQ(seconds({}), 1e15 / rate(DataType::f32));
+  EXPECT_DOUBLE_EQ(seconds(DataType::bf16), 1e15 / rate(DataType::bf16));
+  EXPECT_DOUBLE_EQ(seconds(DataType::f16), 1e15 / rate(DataType::f16));
+  EXPECT_NE(rate(DataType::f32), rate(DataType::bf16));
+  EXPECT_NO_THROW(require_rates(file, graph));
+  op.cost.type = DataType::f64;
+  test::expect_refused([&] { require_rates(file, graph); }, "has no rate for f64");
+  op.cost.flops = 0;
+  EXPECT_NO_THROW(require_rates(file, graph));
 }
 
 TEST(MachineFile, AFileThatCannotBeReadIsNamed) {

@@ -29,10 +29,12 @@ std::string joined(const std::vector<std::string>& findings) {
 }
 
 // Every other graph is that of one of 2 or 4 ranks, half of these with micro-batches. Of three graphs without
-// micro-batches two have units that pair up to blocks.
+// micro-batches two have units that pair up to blocks. Of five graphs two have parameters that are not
+// trained and ops that nothing computes again.
 Graph random_step(std::uint64_t seed) {
   testing::RandomGraphOptions options;
   if (seed % 2 == 1) options.share = {0, seed % 8 < 4 ? 2U : 4U};
+  if (seed % 5 < 2) options.frozen_percent = 40, options.fixed_percent = 20;
   if (seed % 4 == 3) options.micro_batches = options.gradient_groups = 2, options.max_units = 3;
   Graph graph = testing::random_graph(seed, options);
   if (seed % 3 == 0 || graph.micro_batches > 1) return graph;
