@@ -21,7 +21,7 @@ const char* assumed_unless(bool measured) {
 void add_model_lines(Lines& lines, const Setup& setup) {
   const GptConfig& model = setup.options->model;
   lines.add("model", "{} layers, width {}, heads {}: {} parameters", model.layers, model.width, model.heads,
-            grouped(parameter_count(*setup.model)));
+            grouped(parameter_count(*setup.model).all));
   lines.add("step", "{} samples of {} {}: {} tokens", model.batch, model.sequence, setup.data.unit,
             grouped(setup.tokens_per_step()));
   if (setup.options->epochs)
@@ -59,7 +59,7 @@ void add_memory_lines(Lines& lines, const Setup& setup) {
   lines.add("plan", "peak {} ({} bytes), {} of the need; host {}, of it {} pinned", format_bytes(setup.peak),
             setup.peak, share(setup.peak, setup.need), format_bytes(plan.host_bytes),
             format_bytes(plan.pinned_bytes));
-  lines.add("  on host", "{}", host_text(host_tally(*setup.graph, plan), parameter_count(*setup.graph)));
+  lines.add("  on host", "{}", host_text(host_tally(*setup.graph, plan), parameter_count(*setup.graph).all));
 }
 
 void add_plan_lines(Lines& lines, const Setup& setup) {

@@ -12,22 +12,44 @@ std::vector<std::string> seeds() {
   for (Op& op : timed.ops) op.cost.seconds = 1e-4;
   const Graph split = testing::random_graph(
       1, {.max_units = 1, .max_ops_per_unit = 2, .micro_batches = 4, .gradient_groups = 4});
-  return {to_json(test::small_graph()), to_json(timed), to_json(testing::chain_graph({.units = 2})),
-          to_json(split), to_json(Graph{})};
+  Graph frozen = testing::random_graph(3, {.max_units = 2, .frozen_percent = 50, .fixed_percent = 50});
+  frozen.ops[0].cost.type = DataType::bf16;
+  frozen.tokens = 8;
+  return {to_json(test::small_graph()),
+          to_json(timed),
+          to_json(testing::chain_graph({.units = 2})),
+          to_json(split),
+          to_json(frozen),
+          to_json(Graph{})};
 }
 
 std::vector<std::string> dictionary() {
-  return {"\"tensors\"",    "\"parameter\"",
-          "\"gradient\"",   "\"optimizer_state\"",
-          "\"activation\"", "\"input\"",
-          "\"f64\"",        "\"workspace\"",
-          "\"i16\"",        "\"bf16\"",
-          "\"forward\"",    "\"backward\"",
-          "\"update\"",     "null",
-          "\"seconds\"",    "[0, 0]",
-          "[[]]",           "\"unit\": null",
-          "\"shape\"",      "\"stowage-graph\"",
-          "\"accumulate\"", "\"gradient_groups\": 2"};
+  return {"\"tensors\"",
+          "\"parameter\"",
+          "\"gradient\"",
+          "\"optimizer_state\"",
+          "\"activation\"",
+          "\"input\"",
+          "\"f64\"",
+          "\"workspace\"",
+          "\"i16\"",
+          "\"bf16\"",
+          "\"forward\"",
+          "\"backward\"",
+          "\"update\"",
+          "null",
+          "\"seconds\"",
+          "[0, 0]",
+          "[[]]",
+          "\"unit\": null",
+          "\"shape\"",
+          "\"stowage-graph\"",
+          "\"accumulate\"",
+          "\"gradient_groups\": 2",
+          "\"trained\": false",
+          "\"replayable\": false",
+          "\"computes_in\": \"f16\"",
+          "\"tokens\": 8"};
 }
 
 }  // namespace stowage::fuzz

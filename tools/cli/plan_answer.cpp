@@ -60,7 +60,10 @@ void add_question(Lines& lines, const PlanQuestion& question, const PlanAnswer& 
     lines.add("batch", "{} samples of {} tokens: {} tokens", question.model->batch, question.model->sequence,
               grouped(answer.tokens));
   } else {
-    lines.add("graph", "{} ops, {} parameters, {}", question.graph.ops.size(), parameters, type);
+    const std::string of_them = answer.trained == answer.parameters
+                                    ? ""
+                                    : fmt::format(", {} of them trained", grouped(answer.trained));
+    lines.add("graph", "{} ops, {} parameters, {}{}", question.graph.ops.size(), parameters, type, of_them);
   }
   if (answer.devices > 1) {
     const ModelSpec& model = *question.model;
@@ -173,7 +176,9 @@ PlanAnswer answer(const PlanQuestion& question, Planner& planner, Plan* plan) {
   answer.need = planned.need;
   answer.minimum = planned.minimum;
   answer.peak = planned.peak;
-  answer.parameters = parameter_count(graph);
+  const ParameterCount count = parameter_count(graph);
+  answer.parameters = count.all;
+  answer.trained = count.trained;
   answer.tokens = question.tokens();
   answer.micro_batches = graph.micro_batches;
   answer.gradient_groups = graph.gradient_groups;
@@ -273,6 +278,7 @@ Json to_json(const PlanAnswer& answer) {
   json["replay_price_seconds"] = where_it_fits(answer.price.replays);
   json["search"] = where_it_fits(answer.is_complete ? "complete" : "limited");
   json["smallest_is_at_most"] = answer.feasible ? Json() : Json(answer.smallest_is_at_most);
+  json["trained_parameters"] = answer.trained;
   return json;
 }
 

@@ -51,6 +51,7 @@ struct PlanAnswer {
   bool host_from_machine = false;  // as PlanQuestion
   std::string machine_file;        // as PlanQuestion
   std::uint64_t parameters = 0;    // elements
+  std::uint64_t trained = 0;       // of them
   std::uint64_t tokens = 0;        // per step; 0: not known
   std::uint32_t micro_batches = 1;
   std::uint32_t gradient_groups = 1;

@@ -125,17 +125,21 @@ std::string text(const Tally& tally) {
   return fmt::format("{} ({})", tally.count, format_bytes(tally.bytes));
 }
 
-std::uint64_t parameter_count(const Graph& graph) {
-  std::uint64_t count = 0;
+ParameterCount parameter_count(const Graph& graph) {
+  ParameterCount count;
+  const auto add = [&](TensorId parameter, TensorId whole) {
+    const auto elements = static_cast<std::uint64_t>(graph.tensor(whole).elements());
+    count.all += elements;
+    if (graph.is_trained(parameter)) count.trained += elements;
+  };
   if (graph.share.ranks > 1) {
     for (const Op& op : graph.ops)
       if (op.kernel == "gather" && graph.kind_of(op.reads.front()) == TensorKind::parameter)
-        count += static_cast<std::uint64_t>(graph.tensor(op.writes.front()).elements());
+        add(op.reads.front(), op.writes.front());
     return count;
   }
-  for (const Tensor& tensor : graph.tensors) {
-    if (tensor.kind == TensorKind::parameter) count += static_cast<std::uint64_t>(tensor.elements());
-  }
+  for (TensorId id = 0; id < graph.tensors.size(); ++id)
+    if (graph.tensor(id).kind == TensorKind::parameter) add(id, id);
   return count;
 }
 

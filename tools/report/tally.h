@@ -44,7 +44,10 @@ std::string updates_text(const PlanTally& tally);
 std::string text(const Tally& tally);
 
 // Elements of all parameters: of one rank of several, those that it gathers from all.
-std::uint64_t parameter_count(const Graph& graph);
+struct ParameterCount {
+  std::uint64_t all = 0, trained = 0;
+};
+ParameterCount parameter_count(const Graph& graph);
 
 // What a rank receives from the others in one step; what is gathered anew counts anew. 0 without others.
 Bytes peer_bytes(const Graph& graph, const Plan& plan);
