@@ -1,4 +1,5 @@
 find_package(fmt REQUIRED)
+set(STOWAGE_FMT fmt::fmt)
 find_package(TBB REQUIRED)
 find_package(OneDNN REQUIRED)
 find_package(CLI11 REQUIRED)

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "src/machine/machine_text.h"
 #include "stowage/machine_file.h"
 #include "stowage/planner.h"
 #include "stowage/trace.h"

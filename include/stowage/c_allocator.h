@@ -26,19 +26,12 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "stowage/c_status.h"
+
 /* NOLINTBEGIN(readability-identifier-naming): names for C */
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-enum stowage_status {
-  STOWAGE_OK = 0,
-  STOWAGE_INVALID_INPUT = 1, /* an argument, the environment, or there is no such device */
-  STOWAGE_OUT_OF_MEMORY = 2,
-  STOWAGE_DEVICE_ERROR = 3,
-  STOWAGE_AFTER_FORK = 4,
-  STOWAGE_FAILED = 5 /* anything else; the text says what */
-};
 
 #define STOWAGE_NO_LIMIT UINT64_MAX
 #define STOWAGE_ALL_DEVICES (-1)

@@ -5,10 +5,10 @@
 
 #include "samples/task/task.h"
 #include "src/device/host_limits.h"
+#include "src/machine/op_profile.h"
 #include "stowage/graph_builder.h"
 #include "stowage/machine.h"
 #include "stowage/models.h"
-#include "tools/calibrate/op_profile.h"
 #include "tools/calibrate/rate_fit.h"
 
 namespace stowage::samples {

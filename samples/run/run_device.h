@@ -9,8 +9,8 @@
 #include "samples/run/calibrate_quick.h"
 #include "samples/run/run_cards.h"
 #include "samples/task/task.h"
+#include "src/machine/op_profile.h"
 #include "stowage/device.h"
-#include "tools/calibrate/op_profile.h"
 
 namespace stowage::samples {
 

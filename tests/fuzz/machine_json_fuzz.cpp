@@ -1,7 +1,8 @@
 // Machine files: `--machine FILE`.
+#include "src/machine/machine_text.h"
 #include "stowage/machine_file.h"
 #include "tests/fuzz/target.h"
-#include "tests/tools/calibrate/sample_file.h"
+#include "tests/machine/sample_file.h"
 #include "tools/choices/machine_choice.h"
 
 namespace stowage::fuzz {

@@ -6,7 +6,7 @@
 #include <functional>
 #include <vector>
 
-#include "tools/calibrate/op_profile.h"
+#include "src/machine/op_profile.h"
 #include "tools/calibrate/step_probe.h"
 
 namespace stowage {

@@ -25,10 +25,4 @@ MachineFile read_machine(const std::string& choice, const std::filesystem::path&
 // One line each: name, device, memory, how its numbers came about.
 std::string list_machines(const std::filesystem::path& folder);
 
-// "NVIDIA H200 on node, measured 2026-11-21T13:50:00Z", "8 x NVIDIA H200 on …"
-std::string describe_machine(const MachineFile& file);
-
-// Of models planned for it: bf16 on a CUDA card that has a rate for it, else f32.
-DataType usual_type(const MachineFile& file);
-
 }  // namespace stowage

@@ -215,10 +215,4 @@ std::int64_t default_micro_batches(ModelFamily family, std::int64_t batch, std::
   return halves ? 2 : gradient_groups;
 }
 
-std::string describe(const ModelSpec& spec) {
-  return fmt::format("{}, {} layers, width {}, heads {}, vocabulary {}",
-                     spec.family == ModelFamily::gpt ? "gpt" : "bert", spec.layers, spec.width, spec.heads,
-                     spec.vocabulary);
-}
-
 }  // namespace stowage

@@ -7,7 +7,7 @@
 
 #include "src/models/limits.h"
 #include "stowage/graph.h"
-#include "stowage/moments.h"
+#include "tools/answer/model_spec.h"
 #include "tools/choices/gpt_sizes.h"
 
 namespace stowage {
@@ -19,27 +19,6 @@ struct ModelWords {
   std::string heads{}, sequence{}, batch{}, micro_batches{}, gradient_groups{}, vocabulary{}, type{},
       head_chunk{}, moments{}, devices{};
   bool clips = true;  // gradients, by their norm
-};
-
-enum class ModelFamily : std::uint8_t { gpt, bert };
-
-struct ModelSpec {
-  ModelFamily family = ModelFamily::gpt;
-  std::int64_t layers = 0;
-  std::int64_t width = 0;
-  std::int64_t heads = 0;
-  std::int64_t vocabulary = 0;
-  std::int64_t sequence = 0;
-  std::int64_t batch = 0;
-  std::int64_t micro_batches = 1;
-  DataType type = DataType::f32;
-  std::optional<std::int64_t> head_tokens{};  // as GptConfig's
-  Moments moments = Moments::f32;
-  std::int64_t gradient_groups = 1;
-  std::int64_t devices = 1;  // that train it together: the ranks of models.h
-  bool clips = true;         // gradients, by their norm
-
-  std::int64_t tokens() const { return batch * sequence; }
 };
 
 // Throws InvalidInput that names the option and says what it takes. Nothing: neither --gpt nor --bert is
@@ -60,9 +39,6 @@ std::int64_t padded_vocabulary(std::int64_t tokens);
 // Returns the number of micro-batches where --micro-batches is not given: one for each gradient group. A BERT
 // with one group has two, if the batch is even.
 std::int64_t default_micro_batches(ModelFamily family, std::int64_t batch, std::int64_t gradient_groups);
-
-// "gpt, 24 layers, width 1024, heads 16, vocabulary 50304"
-std::string describe(const ModelSpec& spec);
 
 // A whole number from 1 to `most`. Throws InvalidInput that begins with `option`.
 std::int64_t parse_count(const std::string& option, const std::string& text,

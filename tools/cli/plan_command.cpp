@@ -5,9 +5,9 @@
 #include <algorithm>
 
 #include "src/base/output_file.h"
+#include "src/machine/machine_text.h"
 #include "stowage/error.h"
 #include "stowage/machine_file.h"
-#include "stowage/plan_report.h"
 #include "stowage/trace.h"
 #include "tools/choices/machine_choice.h"
 #include "tools/cli/files.h"
@@ -72,19 +72,11 @@ Machine rates_for(const PlanCommand& command, const Source& source, DataType typ
   return command.rates;
 }
 
-Budget budget_of(const PlanCommand& command, const Source& source) {
-  const Bytes card =
-      source.machine && source.machine->device_bytes > 0 ? source.machine->device_bytes : unlimited;
-  return {command.device_memory.value_or(card), command.host_memory.value_or(unlimited)};
-}
-
-// Rates of one of so many devices, and their host budget where --host-memory says none.
+// Rates of one of so many devices, and their budget.
 void take_devices(const PlanCommand& command, const Source& source, DataType type, std::int64_t devices,
                   PlanQuestion& question) {
   question.rates = rates_for(command, source, type, devices);
-  if (command.host_memory || !source.machine) return;
-  question.budget.host = host_budget_for(*source.machine, static_cast<int>(devices));
-  question.host_from_machine = question.budget.host != unlimited;
+  question.take_budget(command.device_memory, command.host_memory, static_cast<int>(devices));
 }
 
 // What `read` makes of the text of the file at `path`, which its errors name.
@@ -105,13 +97,13 @@ Graph read_graph(std::string_view text) {
 // All but the model of --max-model.
 PlanQuestion question_of(const PlanCommand& command, const Source& source) {
   PlanQuestion question;
-  question.budget = budget_of(command, source);
   question.options = command.options;
   if (source.machine) {
     question.machine = describe_machine(*source.machine);
     question.measured = &*source.machine;
     question.machine_file = command.machine;
   }
+  question.take_budget(command.device_memory, command.host_memory, 1);
   if (command.max_model) return question;
   question.model = model_spec(command.model, source.type);
   question.source = question.model ? "the model" : command.graph_file;
@@ -160,17 +152,9 @@ int sweep(const PlanCommand& command, const Source& source, std::string& output)
 
 // The page of one plan, beside what other budgets would give.
 std::string report_on(const PlanCommand& command, const PlanQuestion& question, const Plan& plan) {
-  constexpr std::size_t points = 8;
-  ReportOptions options;
-  options.name = question.model ? describe(*question.model) : question.source;
-  options.machine_name = question.machine;
-  options.budget = question.budget_of_each();
-  if (command.options.policy == Policy::automatic) {
-    for (const SweepRow& row : sweep_memory(question, points, command.progress))
-      options.curve.push_back({row.answer.budget.device, row.answer.step_seconds,
-                               row.answer.lower_bound_seconds, row.answer.feasible});
-  }
-  return plan_report(question.graph, plan, question.rates, options);
+  const std::size_t points = command.options.policy == Policy::automatic ? report_points : 0;
+  return report_page(question, plan, question.model ? describe(*question.model) : question.source, points,
+                     command.progress);
 }
 
 void tell(const PlanCommand& command, const PlanQuestion& question, const PlanAnswer& answer,

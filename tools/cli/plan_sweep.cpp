@@ -1,7 +1,6 @@
 #include "tools/cli/plan_sweep.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "stowage/error.h"
 #include "tools/console/text.h"
@@ -92,34 +91,6 @@ Sweep parse_sweep(const std::string& text) {
     refuse(text);
   }
   return sweep;
-}
-
-std::vector<Bytes> sweep_budgets(Bytes minimum, Bytes need, std::size_t count) {
-  std::vector<Bytes> budgets;
-  const double factor = std::log(static_cast<double>(need) / static_cast<double>(minimum));
-  for (std::size_t i = 0; i < count; ++i) {
-    const double part = static_cast<double>(i) / static_cast<double>(count - 1);
-    const auto between =
-        static_cast<Bytes>(std::llround(static_cast<double>(minimum) * std::exp(factor * part)));
-    const Bytes budget = i == 0 ? minimum : i + 1 == count ? need : std::clamp(between, minimum, need);
-    if (budgets.empty() || budget != budgets.back()) budgets.push_back(budget);
-  }
-  return budgets;
-}
-
-std::vector<SweepRow> sweep_memory(PlanQuestion question, std::size_t count, const Progress& progress) {
-  Planner planner(question.graph, question.rates, question.options);
-  const Bytes minimum = planner.minimum_bytes();
-  // What is emulated may hold more than the step needs.
-  const Bytes need = std::max(minimum, planner.need_bytes());
-  const std::vector<Bytes> budgets = sweep_budgets(minimum, need, count);
-  std::vector<SweepRow> rows;
-  for (const Bytes budget : budgets) {
-    progress(fmt::format("budget {} of {}", rows.size() + 1, budgets.size()));
-    question.budget.device = budget;
-    rows.push_back({0, 0, answer(question, planner)});
-  }
-  return rows;
 }
 
 std::vector<SweepRow> sweep_batch(PlanQuestion question, const std::vector<std::int64_t>& batches,

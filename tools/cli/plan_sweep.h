@@ -1,11 +1,11 @@
 // `stowage plan --sweep`: the same question at many budgets, batch sizes or numbers of devices, one row each.
 #pragma once
 
-#include <functional>
 #include <string>
 #include <vector>
 
-#include "tools/cli/plan_answer.h"
+#include "tools/answer/memory_sweep.h"
+#include "tools/choices/model_spec.h"
 
 namespace stowage {
 
@@ -20,22 +20,6 @@ struct Sweep {
 // "memory", "memory=N" (2 to 1000), "batch", "batch=1,2,4", "devices", "devices=1,2,4". Throws InvalidInput
 // that quotes `text`.
 Sweep parse_sweep(const std::string& text);
-
-struct SweepRow {
-  std::int64_t batch = 0;    // of a sweep over batches
-  std::int64_t devices = 0;  // of a sweep over them
-  PlanAnswer answer;
-};
-
-// Told what is planned next: "budget 3 of 12".
-using Progress = std::function<void(const std::string&)>;
-
-// `count` budgets from the smallest that works to the need, each the same factor above the one before, in
-// whole bytes; equal ones once.
-std::vector<Bytes> sweep_budgets(Bytes minimum, Bytes need, std::size_t count);
-
-// One row per budget of sweep_budgets. The question's own device budget is not looked at.
-std::vector<SweepRow> sweep_memory(PlanQuestion question, std::size_t count, const Progress& progress);
 
 // One row per batch size, the last of an open sweep the first that does not fit. The question has a model
 // and, for an open sweep, a device budget; InvalidInput otherwise.

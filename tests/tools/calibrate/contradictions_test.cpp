@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/tools/calibrate/sample_file.h"
+#include "tests/machine/sample_file.h"
 
 namespace stowage {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "src/graph/cost.h"
 #include "stowage/graph_builder.h"
-#include "tests/tools/calibrate/sample_file.h"
+#include "tests/machine/sample_file.h"
 #include "tests/tools/calibrate/virtual_machine.h"
 
 namespace stowage {

@@ -1,4 +1,5 @@
 #include "tools/choices/machine_choice.h"
+#include "src/machine/machine_text.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,9 +10,9 @@
 #include <tuple>
 
 #include "stowage/error.h"
+#include "tests/machine/sample_file.h"
 #include "tests/support/expect_refused.h"
 #include "tests/support/temporary_folder.h"
-#include "tests/tools/calibrate/sample_file.h"
 
 namespace stowage {
 namespace {

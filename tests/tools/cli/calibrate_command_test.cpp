@@ -7,9 +7,9 @@
 #include <filesystem>
 #include <fstream>
 
+#include "tests/machine/sample_file.h"
 #include "tests/support/chain_graph.h"
 #include "tests/support/expect_refused.h"
-#include "tests/tools/calibrate/sample_file.h"
 #include "tests/tools/cli/run_stowage.h"
 #include "tools/cli/plan_command.h"
 

@@ -1,4 +1,4 @@
-#include "tools/cli/plan_answer.h"
+#include "tools/answer/plan_answer.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -156,7 +156,7 @@ TEST(PlanAnswer, OfSeveralDevicesHostMemoryIsThatOfAll) {
   PlanQuestion alone = question;
   alone.model =
       model_spec({.gpt = "2x64", .sequence = "16", .batch = "4", .vocabulary = "96"}, DataType::f32);
-  EXPECT_EQ(found.parameters, parameter_count(build(*alone.model)));
+  EXPECT_EQ(found.parameters, parameter_count(build(*alone.model)).all);
 
   question.budget.host = found.host;
   EXPECT_EQ(question.budget_of_each().host, found.host / 2);

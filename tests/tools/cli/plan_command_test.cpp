@@ -5,11 +5,11 @@
 
 #include <nlohmann/json.hpp>
 
+#include "tests/machine/sample_file.h"
 #include "tests/support/chain_graph.h"
 #include "tests/support/expect_refused.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/trace_text.h"
-#include "tests/tools/calibrate/sample_file.h"
 #include "tools/choices/machine_choice.h"
 
 namespace stowage {

@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/machine/sample_file.h"
 #include "tests/support/expect_refused.h"
-#include "tests/tools/calibrate/sample_file.h"
 #include "tests/tools/cli/questions.h"
 
 namespace stowage {

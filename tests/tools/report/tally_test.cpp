@@ -56,7 +56,7 @@ TEST(HostTally, SaysWhatHostBytesHold) {
   EXPECT_EQ(tally.inputs, 16U);
   EXPECT_EQ(tally.undo, 8U);
   EXPECT_EQ(tally.total(), 96U);
-  EXPECT_EQ(host_text(tally, parameter_count(graph)),
+  EXPECT_EQ(host_text(tally, parameter_count(graph).all),
             "24.00 bytes a parameter: weights 4.00, moments 8.00, gradients 2.00, undo records 2.00, "
             "activations 4.00, inputs 4.00");
   plan.buckets[2].places[0].ring_offset = 0;
@@ -93,7 +93,7 @@ TEST(Tally, OfARankCountsWhatItGathers) {
   graph.ops[0].writes = {1};
   graph.ops[0].cost.peer_bytes = 32;
   graph.ops[1].cost.peer_bytes = 7;
-  EXPECT_EQ(parameter_count(graph), 15U);
+  EXPECT_EQ(parameter_count(graph).all, 15U);
   Plan plan;
   for (const auto& [kind, op] :
        {std::pair{InstructionKind::launch, OpId{0}}, std::pair{InstructionKind::recompute, OpId{0}},
@@ -107,7 +107,7 @@ TEST(Tally, OfARankCountsWhatItGathers) {
 TEST(Tally, IsTold) {
   EXPECT_EQ(text(Tally{3, 2048}), "3 (2.00 KiB)");
   const test::LiteralPlan literal;
-  EXPECT_EQ(parameter_count(literal.graph), 60U);
+  EXPECT_EQ(parameter_count(literal.graph).all, 60U);
 }
 
 }  // namespace

@@ -6,8 +6,8 @@
 #include <fstream>
 
 #include "src/graph/cost.h"
+#include "tests/machine/sample_file.h"
 #include "tests/support/expect_refused.h"
-#include "tests/tools/calibrate/sample_file.h"
 
 namespace stowage {
 namespace {

@@ -5,8 +5,8 @@
 #include <random>
 
 #include "stowage/machine_file.h"
+#include "tests/machine/sample_file.h"
 #include "tests/support/expect_refused.h"
-#include "tests/tools/calibrate/sample_file.h"
 
 namespace stowage {
 namespace {

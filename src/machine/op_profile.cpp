@@ -1,4 +1,4 @@
-#include "tools/calibrate/op_profile.h"
+#include "src/machine/op_profile.h"
 
 #include <algorithm>
 #include <cmath>

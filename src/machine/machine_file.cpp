@@ -11,8 +11,8 @@
 #include <iterator>
 
 #include "src/base/printable.h"
+#include "src/machine/op_profile.h"
 #include "stowage/error.h"
-#include "tools/calibrate/op_profile.h"
 
 namespace stowage {
 namespace {

@@ -1,4 +1,4 @@
-#include "tools/cli/plan_answer.h"
+#include "tools/answer/plan_answer.h"
 
 #include <string_view>
 
@@ -134,6 +134,20 @@ void add_time(Lines& lines, const PlanAnswer& answer) {
 Json limit(Bytes bytes) { return bytes == unlimited ? Json() : Json(bytes); }
 
 }  // namespace
+
+std::string describe(const ModelSpec& spec) {
+  return fmt::format("{}, {} layers, width {}, heads {}, vocabulary {}",
+                     spec.family == ModelFamily::gpt ? "gpt" : "bert", spec.layers, spec.width, spec.heads,
+                     spec.vocabulary);
+}
+
+void PlanQuestion::take_budget(std::optional<Bytes> device, std::optional<Bytes> host, int devices) {
+  const Bytes card = measured != nullptr && measured->device_bytes > 0 ? measured->device_bytes : unlimited;
+  budget = {device.value_or(card), host.value_or(unlimited)};
+  if (host || measured == nullptr) return;
+  budget.host = host_budget_for(*measured, devices);
+  host_from_machine = budget.host != unlimited;
+}
 
 void PlanQuestion::take(Graph step) {
   graph = std::move(step);

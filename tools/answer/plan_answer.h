@@ -8,7 +8,7 @@
 
 #include "stowage/machine_file.h"
 #include "stowage/planner.h"
-#include "tools/choices/model_spec.h"
+#include "tools/answer/model_spec.h"
 #include "tools/report/tally.h"
 
 namespace stowage {
@@ -30,6 +30,9 @@ struct PlanQuestion {
   std::int64_t devices() const { return model ? model->devices : 1; }
   // The budget of one of them, which has an equal part of the host's.
   Budget budget_of_each() const;
+
+  // Sets the budgets of `devices` devices: those given, else what `measured` has, else none.
+  void take_budget(std::optional<Bytes> device, std::optional<Bytes> host, int devices);
 
   // Sets the graph, whose ops take their times from `measured` and `rates`.
   void take(Graph step);

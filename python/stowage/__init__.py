@@ -1,0 +1,12 @@
+"""Says before a training step runs whether it fits a GPU, and how fast it will be.
+
+    import stowage
+    print(stowage.plan_trace(open("step.jsonl").read(), machine="rtx4090", device_memory="6GiB"))
+
+The planner is libstowage_plan.so (stowage/c_plan.h), which lies beside this file; it needs no GPU and no other package.
+docs/trace.md says how a step is recorded.
+"""
+
+from stowage._plan import Answer, Refused, machines, plan_trace, version
+
+__all__ = ["Answer", "Refused", "machines", "plan_trace", "version"]

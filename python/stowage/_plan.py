@@ -1,0 +1,168 @@
+"""libstowage_plan.so by ctypes."""
+
+import ctypes
+import json
+import os
+import re
+import threading
+from pathlib import Path
+
+STOPPED = 6
+UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
+         "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
+
+
+class Refused(ValueError):
+    """A question or a trace that cannot be answered; says what is wrong and what to do."""
+
+
+class _Text(ctypes.Structure):
+    pass
+
+
+_Text._fields_ = [("name", ctypes.c_char_p), ("data", ctypes.POINTER(ctypes.c_char)), ("bytes", ctypes.c_size_t),
+                  ("next", ctypes.POINTER(_Text))]
+
+
+def _load():
+    # The environment names another build of the library, as tests do.
+    path = os.environ.get("STOWAGE_PLAN_LIBRARY") or str(Path(__file__).resolve().parent / "libstowage_plan.so")
+    try:
+        library = ctypes.CDLL(path)
+    except OSError as error:
+        raise ImportError(f"stowage: {path} does not load ({error}): run `pip install .` in Stowage's folder; if that is "
+                          "another package called stowage, remove it first") from error
+    library.stowage_plan.argtypes = [ctypes.c_char_p, ctypes.c_size_t, ctypes.c_char_p,
+                                     ctypes.POINTER(ctypes.POINTER(_Text))]
+    library.stowage_text_free.argtypes = [ctypes.POINTER(_Text)]
+    library.stowage_text_free.restype = None
+    library.stowage_plan_stop.argtypes = [ctypes.c_int]
+    library.stowage_plan_stop.restype = None
+    for name in ("last_error", "version", "machines"):
+        getattr(library, f"stowage_plan_{name}").restype = ctypes.c_char_p
+    return library
+
+
+_library = _load()
+_running = threading.Lock()  # the flag that ends a plan is the process's
+
+
+def version():
+    return _library.stowage_plan_version().decode()
+
+
+def machines():
+    """The names that `machine` takes, beside the path of a file that `stowage calibrate` wrote."""
+    return _library.stowage_plan_machines().decode().split()
+
+
+def _bytes(name, memory):
+    """Of an int, or a text such as "6GiB" or "512 MB"."""
+    if memory is None or (isinstance(memory, int) and not isinstance(memory, bool)):
+        return memory
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", memory) if isinstance(memory, str) else None
+    if match is None or match[2].upper() not in UNITS:
+        raise Refused(f"{name}: {memory!r} is no size; give bytes, or a text such as '6GiB'")
+    return int(float(match[1]) * UNITS[match[2].upper()])
+
+
+def _machine(machine):
+    if machine.endswith(".json") or "/" in machine:
+        try:
+            return {"machine_file": Path(machine).read_text(encoding="utf-8")}
+        except (OSError, UnicodeDecodeError) as error:
+            raise Refused(f"machine: {machine} cannot be read ({error}); give a file that `stowage calibrate` wrote") from error
+    return {"machine": machine}
+
+
+def _ask(trace, question):
+    """The texts by name. Runs in a thread of its own, so that an interrupt ends it."""
+    found = {}
+
+    def run():
+        answer = ctypes.POINTER(_Text)()
+        found["status"] = _library.stowage_plan(trace, len(trace), json.dumps(question).encode(), ctypes.byref(answer))
+        found["error"] = _library.stowage_plan_last_error().decode(errors="replace")
+        text = answer
+        while text:
+            found[text.contents.name.decode()] = ctypes.string_at(text.contents.data, text.contents.bytes).decode()
+            text = text.contents.next
+        _library.stowage_text_free(answer)
+
+    with _running:
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        try:
+            thread.join()
+        except BaseException:
+            _library.stowage_plan_stop(1)
+            thread.join()
+            _library.stowage_plan_stop(0)
+            raise
+    status, error = found.pop("status"), found.pop("error")
+    if status == 1:
+        raise Refused(error)
+    if status == 2:
+        raise MemoryError(error)
+    if status != 0:
+        raise RuntimeError(error)
+    return found
+
+
+class Answer:
+    """What the planner says of one step under one budget. Printed, it is what `stowage plan` prints."""
+
+    def __init__(self, trace, question, first_lines=()):
+        self._trace, self._question = trace, question
+        texts = _ask(trace, {**question, "return": ["answer", "text", "plan"]})
+        self.json = json.loads(texts["answer"])
+        self.plan = texts.get("plan")  # JSON, for programs; None where the step does not fit
+        self._text = "".join(f"{line}\n" for line in first_lines) + texts["text"]
+
+    @property
+    def fits(self):
+        return self.json["feasible"]
+
+    def report(self, path):
+        """Writes the plan's page, one HTML file, to `path`."""
+        texts = _ask(self._trace, {**self._question, "return": ["report"]})
+        if "report" not in texts:
+            raise Refused(f"report: the step does not fit; the smallest budget that works is {self.json['smallest_bytes']}")
+        _write(path, texts["report"])
+
+    def trace(self, path):
+        """Writes the trace that was planned to `path`."""
+        _write(path, self._trace.decode())
+
+    def __str__(self):
+        return self._text.rstrip("\n")
+
+    def __repr__(self):
+        return f"<stowage.Answer: {'fits' if self.fits else 'does not fit'}>"
+
+
+def _write(path, text):
+    """Whole or not at all."""
+    path = Path(path)
+    aside = path.with_name(f"{path.name}.{os.urandom(8).hex()}.part")
+    try:
+        aside.write_text(text, encoding="utf-8")
+        aside.replace(path)
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+def plan_trace(trace, machine="rtx4090", device_memory=None, host_memory=None, policy="auto", name=None):
+    """Plans the step of a trace (docs/trace.md), or of a graph's JSON.
+
+    trace: its text (str or bytes). machine: a name of machines(), or the path of a file that `stowage calibrate` wrote.
+    device_memory, host_memory: bytes, or a text such as "6GiB"; None: what the machine has. policy: as `stowage plan
+    --policy`. name: of the step, for messages and the page. Returns an Answer, also where the step does not fit; raises
+    Refused for a question or a trace that cannot be answered.
+    """
+    data = trace.encode() if isinstance(trace, str) else bytes(trace)
+    question = {**_machine(machine), "device_memory": _bytes("device_memory", device_memory),
+                "host_memory": _bytes("host_memory", host_memory), "policy": policy}
+    if name is not None:
+        question["name"] = name
+    return Answer(data, question)

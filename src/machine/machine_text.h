@@ -1,0 +1,16 @@
+// What is said of a machine's file, and the type that models take on it.
+#pragma once
+
+#include <string>
+
+#include "stowage/machine_file.h"
+
+namespace stowage {
+
+// "NVIDIA H200 on node, measured 2026-11-21T13:50:00Z", "8 x NVIDIA H200 on …"
+std::string describe_machine(const MachineFile& file);
+
+// Of models planned for it: bf16 on a CUDA card that has a rate for it, else f32.
+DataType usual_type(const MachineFile& file);
+
+}  // namespace stowage

@@ -1,0 +1,105 @@
+"""The Python package over the built library: python3 python_test.py PACKAGE LIBRARY TRACE STOWAGE"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+from pathlib import Path
+
+PACKAGE, LIBRARY, TRACE, STOWAGE = sys.argv[1:5]
+os.environ["STOWAGE_PLAN_LIBRARY"] = LIBRARY
+sys.path.insert(0, PACKAGE)
+import stowage  # noqa: E402
+
+TEXT = Path(TRACE).read_text(encoding="utf-8")
+
+
+def command(*arguments):
+    result = subprocess.run([STOWAGE, "plan", TRACE, "--machine", "rtx4090", *arguments], capture_output=True, text=True,
+                            check=False)
+    return result.stdout
+
+
+class Package(unittest.TestCase):
+    def test_answers_as_the_command_does(self):
+        answer = stowage.plan_trace(TEXT, device_memory="1GiB")
+        self.assertTrue(answer.fits)
+        self.assertEqual(answer.json, json.loads(command("--device-memory", "1GiB", "--json")))
+        self.assertEqual(str(answer) + "\n", command("--device-memory", "1GiB"))
+        self.assertEqual(json.loads(answer.plan)["policy"], "auto")
+        self.assertEqual(stowage.plan_trace(TEXT.encode(), device_memory=2**30).json, answer.json)
+
+    def test_writes_its_files_whole(self):
+        with tempfile.TemporaryDirectory() as folder:
+            answer = stowage.plan_trace(TEXT, policy="none", name="two layers")
+            answer.report(f"{folder}/page.html")
+            answer.trace(Path(folder, "step.jsonl"))
+            self.assertIn("two layers", Path(folder, "page.html").read_text(encoding="utf-8"))
+            self.assertEqual(Path(folder, "step.jsonl").read_text(encoding="utf-8"), TEXT)
+            self.assertEqual(sorted(os.listdir(folder)), ["page.html", "step.jsonl"])
+            with self.assertRaises(OSError):
+                answer.report(f"{folder}/no/page.html")
+
+    def test_that_it_does_not_fit_is_an_answer(self):
+        answer = stowage.plan_trace(TEXT, device_memory=629145601)
+        self.assertFalse(answer.fits)
+        self.assertIsNone(answer.plan)
+        self.assertIn("fits          no", str(answer))
+        with self.assertRaisesRegex(stowage.Refused, "does not fit; the smallest budget"):
+            answer.report("nowhere.html")
+
+    def test_names_what_is_wrong(self):
+        for message, arguments in {
+                "rtx9090|'machine'": {"machine": "rtx9090"},
+                "no.json cannot be read": {"machine": "no.json"},
+                "'6 apples' is no size": {"device_memory": "6 apples"},
+                "is no size": {"host_memory": True},
+                "'device_memory' is not a number of bytes": {"device_memory": -1},
+                "'policy' is not a policy": {"policy": "fast"}}.items():
+            with self.assertRaisesRegex(stowage.Refused, message):
+                stowage.plan_trace(TEXT, **arguments)
+        with self.assertRaisesRegex(stowage.Refused, "trace line 2"):
+            stowage.plan_trace(TEXT.splitlines()[0] + "\n{")
+
+    def test_knows_its_machines(self):
+        self.assertIn("rtx4090", stowage.machines())
+        self.assertRegex(stowage.version(), r"^\d+\.\d+\.\d+$")
+
+    def test_an_interrupt_ends_a_plan(self):
+        from stowage import _plan
+        asked, ended = threading.Event(), []
+
+        class Library:
+            """Plans until it is stopped."""
+            def __getattr__(self, name):
+                return getattr(real, name)
+
+            def stowage_plan(self, *_):
+                asked.set()
+                while not ended:
+                    time.sleep(0.001)
+                return _plan.STOPPED
+
+            def stowage_plan_stop(self, stop):
+                ended.extend([stop] if stop else [])
+
+        real, _plan._library = _plan._library, Library()
+        try:
+            def interrupt():
+                asked.wait()
+                import signal
+                os.kill(os.getpid(), signal.SIGINT)
+            threading.Thread(target=interrupt).start()
+            with self.assertRaises(KeyboardInterrupt):
+                stowage.plan_trace(TEXT)
+        finally:
+            _plan._library = real
+        self.assertEqual(ended, [1])
+        self.assertTrue(stowage.plan_trace(TEXT, policy="none").fits)
+
+
+unittest.main(argv=sys.argv[:1])

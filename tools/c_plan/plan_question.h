@@ -1,0 +1,19 @@
+// The question of stowage_plan (stowage/c_plan.h), read and answered.
+#pragma once
+
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace stowage {
+
+struct NamedText {
+  std::string name, text;
+};
+
+// Throws InvalidInput that names the question's member or the trace's line, and Cancelled where `stop` asks
+// for it.
+std::vector<NamedText> answer_texts(std::string_view trace, std::string_view question, std::stop_token stop);
+
+}  // namespace stowage
