@@ -3,10 +3,12 @@
     import stowage
     print(stowage.plan_trace(open("step.jsonl").read(), machine="rtx4090", device_memory="6GiB"))
 
+    print(stowage.plan(model, batch, machine="rtx4090"))  # of a PyTorch model, which needs no memory and is not changed
+
 The planner is libstowage_plan.so (stowage/c_plan.h), which lies beside this file; it needs no GPU and no other package.
 docs/trace.md says how a step is recorded.
 """
 
-from stowage._plan import Answer, Refused, machines, plan_trace, version
+from stowage._plan import Answer, Refused, machines, plan, plan_trace, version
 
-__all__ = ["Answer", "Refused", "machines", "plan_trace", "version"]
+__all__ = ["Answer", "Refused", "machines", "plan", "plan_trace", "version"]

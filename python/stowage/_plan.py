@@ -7,6 +7,8 @@ import re
 import threading
 from pathlib import Path
 
+from stowage._logits import CHUNK, in_chunks
+
 STOPPED = 6
 UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
          "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
@@ -166,3 +168,47 @@ def plan_trace(trace, machine="rtx4090", device_memory=None, host_memory=None, p
     if name is not None:
         question["name"] = name
     return Answer(data, question)
+
+
+def _gib(count):
+    return f"{count / 2**30:.2f} GiB"
+
+
+def _logits_line(trace, question, op):
+    """A line for a step that does not fit for its logits; "" for others."""
+    found = in_chunks(trace, op)
+    if found is None:
+        return ""
+    chunked, values, largest = found
+    answer = json.loads(_ask(chunked, {**question, "return": ["answer"]})["answer"])
+    return (f"logits        {op} holds the loss's own values, {values} of up to {_gib(largest)}; with a loss in chunks of "
+            f"{CHUNK:,} tokens the smallest budget would be about {_gib(answer['minimum_device_bytes'])}\n")
+
+
+def plan(model, batch, machine="rtx4090", device_memory=None, host_memory=None, policy="auto", clip=None, loss=None,
+         optimizer=None):
+    """Plans a training step of a PyTorch model, forward, backward and AdamW, before anything of it runs.
+
+    model: a torch.nn.Module on any one device, such as meta; nothing of it is allocated or changed. batch: what it takes: a
+    tensor, a tuple or a mapping. loss: a function of the model's output and the batch that returns a scalar; None: the output
+    is one, has one as `.loss`, or is a tuple whose first is one. optimizer: a torch.optim.Adam or AdamW, or its class; None:
+    AdamW. clip: the norm to which gradients are clipped; None: they are not. The others: as plan_trace.
+    Returns an Answer, also where the step does not fit; raises Refused, with what to do, for a model that cannot be planned.
+    """
+    try:
+        from stowage._capture import capture
+    except ModuleNotFoundError as error:
+        raise ImportError("stowage.plan needs PyTorch: pip install torch") from error
+    lines = []
+    if not getattr(model, "training", True):
+        lines.append("mode          train(), though the model is in eval(): dropout and what else training has is counted")
+    trace = capture(model, batch, clip, loss, optimizer).encode()
+    question = {**_machine(machine), "device_memory": _bytes("device_memory", device_memory),
+                "host_memory": _bytes("host_memory", host_memory), "policy": policy, "name": type(model).__name__}
+    answer = Answer(trace, question, lines)
+    if not answer.fits and answer.json["lacks"] == "device":
+        answer._text += _logits_line(trace, question, answer.json["op"])
+    if answer.fits and answer.json["host_budget_bytes"] is None:
+        answer._text = (f"host memory   {answer.json['host_bytes']} bytes; no limit of it was given (host_memory=)\n"
+                        + answer._text)
+    return answer

@@ -1,5 +1,6 @@
-"""The Python package over the built library: python3 python_test.py PACKAGE LIBRARY TRACE STOWAGE"""
+"""The Python package over the built library: python3 python_test.py PACKAGE LIBRARY TRACE STOWAGE TRACES"""
 
+import gzip
 import json
 import os
 import subprocess
@@ -10,7 +11,7 @@ import time
 import unittest
 from pathlib import Path
 
-PACKAGE, LIBRARY, TRACE, STOWAGE = sys.argv[1:5]
+PACKAGE, LIBRARY, TRACE, STOWAGE, TRACES = sys.argv[1:6]
 os.environ["STOWAGE_PLAN_LIBRARY"] = LIBRARY
 sys.path.insert(0, PACKAGE)
 import stowage  # noqa: E402
@@ -64,6 +65,19 @@ class Package(unittest.TestCase):
                 stowage.plan_trace(TEXT, **arguments)
         with self.assertRaisesRegex(stowage.Refused, "trace line 2"):
             stowage.plan_trace(TEXT.splitlines()[0] + "\n{")
+
+    # Steps of real sizes, as bench/pytorch/plans.py --traces left them.
+    def test_plans_recorded_steps_of_real_models(self):
+        answers = {}
+        for name, parameters in (("gpt2", 124439808), ("llama-8b", 8030261248), ("llama-1b-lora", 1104742400)):
+            with gzip.open(Path(TRACES, f"{name}.jsonl.gz")) as file:
+                answers[name] = answer = stowage.plan_trace(file.read())
+            self.assertTrue(answer.fits)
+            self.assertEqual(answer.json["parameters"], parameters)
+            self.assertLess(answer.json["gap"], 0.05)
+        lora = answers["llama-1b-lora"].json
+        self.assertEqual(lora["trained_parameters"], 524288)
+        self.assertLess(lora["h2d_bytes"] + lora["d2h_bytes"], 2**20)  # with memory to spare no frozen weight crosses
 
     def test_knows_its_machines(self):
         self.assertIn("rtx4090", stowage.machines())

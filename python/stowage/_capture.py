@@ -1,0 +1,387 @@
+"""Records one training step of a PyTorch model as a trace (docs/trace.md), with no memory for its tensors.
+
+The model runs once, forward and backward, on tensors that have shapes and no bytes (torch's FakeTensorMode), under a dispatch
+mode that sees each operation. Integers and booleans of the batch and the model stay real, so that masks take the path that
+they take in a real run. A value of the trace is a storage from one write to the next: views have no bytes of their own.
+"""
+
+import json
+import warnings
+from contextlib import contextmanager, nullcontext
+
+import torch
+from torch._subclasses.fake_tensor import (DataDependentOutputException, DynamicOutputShapeException, FakeTensor, FakeTensorMode,
+                                           UnsupportedOperatorException, unset_fake_temporarily)
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils.flop_counter import flop_registry
+
+from stowage._plan import Refused
+
+OLDEST = (2, 6)
+TYPES = {torch.float32: "f32", torch.float64: "f64", torch.bfloat16: "bf16", torch.float16: "f16", torch.int32: "i32",
+         torch.int16: "i16", torch.uint8: "u8"}
+WRAPPERS = ("DataParallel", "DistributedDataParallel", "FullyShardedDataParallel", "FSDPModule", "OptimizedModule",
+            "DeepSpeedEngine")
+
+
+def tensors_in(tree):
+    return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, torch.Tensor)]
+
+
+def key_of(tensor):
+    return tensor.untyped_storage()._cdata
+
+
+class Value:
+    """The bytes of a storage from one write to the next."""
+
+    def __init__(self, name, kind, tensor):
+        self.name, self.kind, self.storage = name, kind, tensor.untyped_storage()  # kept, so that its key stays its own
+        self.bytes = max(1, self.storage.nbytes())
+        self.type, self.shape = tensor.dtype, tuple(tensor.shape)
+        self.trained = True
+        self.of = None  # of a gradient: its parameter
+
+    def line(self, loss):
+        line = {"tensor": self.name, "kind": self.kind}
+        elements = 1
+        for extent in self.shape:
+            elements *= extent
+        if self is loss:
+            line |= {"type": "f32", "shape": []}
+        elif self.type in TYPES and elements > 0 and elements * self.type.itemsize == self.bytes:
+            line |= {"type": TYPES[self.type], "shape": list(self.shape)}
+        else:
+            line |= {"bytes": self.bytes}
+        if self.of is not None:
+            line["of"] = self.of.name
+        if not self.trained:
+            line["trained"] = False
+        return line
+
+
+class Step(TorchDispatchMode):
+    """The operations of a step, in order."""
+
+    def __init__(self):
+        super().__init__()
+        self.values, self.ops = [], []
+        self.newest = {}  # of a storage: its value now
+        self.phase = "forward"
+        self.units, self.unit, self.module = ["start"], 0, ""
+        self.places = {}  # of an autograd node's sequence number: unit and module of its forward operation
+        self.names = {}
+
+    def unique(self, name):
+        count = self.names[name] = self.names.get(name, 0) + 1
+        return name if count == 1 else f"{name}.{count}"
+
+    def add(self, name, kind, tensor):
+        value = Value(self.unique(name), kind, tensor)
+        self.values.append(value)
+        self.newest[key_of(tensor)] = value
+        return value
+
+    def value_of(self, tensor):
+        found = self.newest.get(key_of(tensor))
+        return found if found is not None else self.add("input", "input", tensor)
+
+    def enter_unit(self, name):
+        self.units.append(self.unique(name))
+        self.unit = len(self.units) - 1
+
+    def backward_of(self, loss):
+        self.phase = "backward"
+        loss.backward()
+
+    def find_place(self):
+        """Backward: the unit and the module of the forward operation whose gradient is taken, but never a later unit again."""
+        node = torch._C._current_autograd_node()
+        place = self.places.get(node._sequence_nr()) if node is not None else None
+        if place is not None:
+            self.unit, self.module = min(self.unit, place[0]), place[1]
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        given = tensors_in((args, kwargs))
+        if not any(isinstance(tensor, FakeTensor) for tensor in given):
+            with unset_fake_temporarily():
+                result = func(*args, **kwargs)
+            if not any(tensor.is_floating_point() or tensor.is_complex() for tensor in tensors_in(result)):
+                return result
+        if self.phase == "forward":
+            self.places[torch.autograd._get_sequence_nr() - 1] = (self.unit, self.module)
+        else:
+            self.find_place()
+        result = func(*args, **kwargs)
+        self.record(func, args, kwargs, given, result)
+        return result
+
+    def record(self, func, args, kwargs, given, result):
+        had = {key_of(tensor) for tensor in given}
+        made = {key_of(tensor): tensor for tensor in tensors_in(result)
+                if tensor.numel() > 0 and key_of(tensor) not in had and key_of(tensor) not in self.newest}
+        changed = [tensor for tensor in changed_by(func, args, kwargs) if tensor.numel() > 0]
+        if not made and not changed:
+            return  # a view, or nothing
+        reads = list({id(value): value for value in (self.value_of(tensor) for tensor in given if tensor.numel() > 0)}.values())
+        name = ".".join(part for part in (self.module, func._schema.name.split("::")[-1]) if part)
+        name = self.unique(name + (".backward" if self.phase == "backward" else ""))
+        op = {"op": name, "phase": self.phase, "unit": self.units[self.unit], "kernel": kernel_of(func, given, made)}
+        if self.phase == "forward" and "batch_norm" in func._schema.name:
+            op["replayable"] = False  # it changes running statistics, which its schema does not say
+        writes = [self.add(f"{name}.out", "activation", tensor) for tensor in made.values()]
+        aliases = []
+        for tensor in changed:
+            before = self.value_of(tensor)
+            if before.kind in ("parameter", "input"):  # a running statistic, say
+                if self.phase == "forward":
+                    op["replayable"] = False
+                continue
+            after = self.add(f"{name}.in_place", "activation", tensor)
+            after.type, after.shape = before.type, before.shape
+            writes.append(after)
+            aliases.append((after, before))
+        if not writes:
+            return
+        count = flop_registry.get(func._overloadpacket)
+        if count is not None:
+            op["flops"] = float(count(*args, **kwargs, out_val=result))
+            if given[0].dtype in (torch.float32, torch.float64, torch.bfloat16, torch.float16):
+                op["type"] = TYPES[given[0].dtype]
+        moved = [*given, *made.values()]
+        op["bytes"] = float(sum(tensor.numel() * tensor.element_size() for tensor in moved))
+        self.ops.append((op, reads, writes, aliases))
+
+
+def changed_by(func, args, kwargs):
+    """The tensors that the operation writes in place."""
+    changed = []
+    for place, argument in enumerate(func._schema.arguments):
+        if argument.alias_info is None or not argument.alias_info.is_write:
+            continue
+        changed += tensors_in(args[place] if place < len(args) else kwargs.get(argument.name))
+    return changed
+
+
+def kernel_of(func, given, made):
+    is_cast = str(func) == "aten._to_copy.default" and len(made) == 1 and given[0].dtype != next(iter(made.values())).dtype
+    return "cast" if is_cast else str(func)
+
+
+def blocks_of(model):
+    """The members of the largest list of modules, else the children of the largest Sequential."""
+    for kind in (torch.nn.ModuleList, torch.nn.Sequential):
+        lists = [module for module in model.modules() if isinstance(module, kind)]
+        if lists:
+            return list(max(lists, key=len))
+    return []
+
+
+def require_plain(model):
+    """Throws Refused for a model whose step is not the one that its own operations are."""
+    if tuple(int(part) for part in torch.__version__.split(".")[:2]) < OLDEST:
+        raise Refused(f"plan: PyTorch {torch.__version__} is too old; use 2.6 or newer")
+    if not isinstance(model, torch.nn.Module):
+        raise Refused(f"plan: model is a {type(model).__name__}; give a torch.nn.Module")
+    devices = {parameter.device for parameter in model.parameters()}
+    if len(devices) > 1:
+        raise Refused(f"plan: the model's parameters are on {', '.join(sorted(map(str, devices)))}; put all of it on one device, "
+                      "such as meta")
+    for name, module in model.named_modules():
+        kinds = {kind.__name__ for kind in type(module).__mro__}
+        what = f"plan: {name or 'the model'} ({type(module).__name__})"
+        if wrapper := kinds.intersection(WRAPPERS):
+            raise Refused(f"{what} is wrapped in {wrapper.pop()}; give the model itself")
+        if hasattr(module, "_hf_hook"):
+            raise Refused(f"{what} has hooks of accelerate (device_map); load it without device_map")
+        if getattr(module, "gradient_checkpointing", False) is True:
+            raise Refused(f"{what} recomputes its activations (gradient checkpointing); turn that off "
+                          "(gradient_checkpointing_disable()): what is recomputed is the plan's to decide")
+        if getattr(module, "sparse", False) is True and isinstance(module, (torch.nn.Embedding, torch.nn.EmbeddingBag)):
+            raise Refused(f"{what} has sparse gradients; make it with sparse=False")
+    for name, parameter in model.named_parameters():
+        if parameter.is_quantized or type(parameter).__name__ in ("Params4bit", "Int8Params") or parameter.layout != torch.strided:
+            raise Refused(f"plan: {name} is quantised or sparse; load the model in bf16, f16 or f32")
+
+
+def optimizer_of(optimizer, clip):
+    """The header's member."""
+    kind = torch.optim.AdamW if optimizer is None else optimizer if isinstance(optimizer, type) else type(optimizer)
+    if kind not in (torch.optim.Adam, torch.optim.AdamW):
+        raise Refused(f"plan: optimizer {getattr(kind, '__name__', kind)}; only Adam and AdamW are planned")
+    groups = getattr(optimizer, "param_groups", None) or [{}]
+    if any(group.get("amsgrad") for group in groups):
+        raise Refused("plan: the optimizer keeps a third moment (amsgrad); make it with amsgrad=False")
+    betas = groups[0].get("betas", (0.9, 0.999))
+    return {"name": "adamw", "beta1": betas[0], "beta2": betas[1], "epsilon": groups[0].get("eps", 1e-8),
+            "weight_decay": max(group.get("weight_decay", 0.0) for group in groups), "clip": clip or 0.0}
+
+
+def loss_in(output, batch, loss):
+    if loss is not None:
+        value = loss(output, batch)
+    elif isinstance(output, torch.Tensor):
+        value = output
+    else:
+        value = getattr(output, "loss", None)
+        if value is None and isinstance(output, (tuple, list)) and output:
+            value = output[0]
+    if isinstance(value, torch.Tensor) and value.numel() == 1 and value.requires_grad:
+        return value
+    raise Refused("plan: the model's output is no loss, a scalar that its parameters lead to; add one, such as "
+                  "loss=lambda output, batch: torch.nn.functional.cross_entropy(output.logits.flatten(0, 1), "
+                  "batch[\"labels\"].flatten())")
+
+
+@contextmanager
+def in_training(model):
+    modes = [(module, module.training) for module in model.modules()]
+    model.train()
+    try:
+        yield
+    finally:
+        for module, mode in modes:
+            module.training = mode
+
+
+@contextmanager
+def watched(model, step):
+    """Units and modules are told by hooks, which go again."""
+    blocks = {id(block) for block in blocks_of(model)}
+    inside, hooks = [], []
+
+    def before(name):
+        def hook(module, _):
+            if id(module) in blocks:
+                step.enter_unit(name)
+            inside.append(step.module)
+            step.module = name
+        return hook
+
+    def after(module, _, __):
+        step.module = inside.pop()
+        if id(module) in blocks and module is last:
+            step.enter_unit("end")
+
+    last = (blocks_of(model) or [None])[-1]
+    for name, module in model.named_modules():
+        hooks.append(module.register_forward_pre_hook(before(name)))
+        hooks.append(module.register_forward_hook(after, always_call=True))
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def autocast_here():
+    """Of a card's autocast that is on: the same of the device that the step is recorded on."""
+    if torch.is_autocast_enabled("cuda"):
+        return torch.autocast("cpu", dtype=torch.get_autocast_dtype("cuda"))
+    return nullcontext()
+
+
+def fake_like(tensor, mode):
+    with mode:
+        return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="cpu")
+
+
+def stand_ins(model, step, mode):
+    """By name: what the model's parameters and buffers are in the step."""
+    tensors, known = {}, {}
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        if id(parameter) not in known:
+            known[id(parameter)] = fake_like(parameter, mode).requires_grad_(parameter.requires_grad)
+            step.add(name, "parameter", known[id(parameter)]).trained = parameter.requires_grad
+        tensors[name] = known[id(parameter)]
+    for name, buffer in model.named_buffers(remove_duplicate=False):
+        if buffer.is_floating_point() or buffer.is_complex():
+            tensors[name] = fake_like(buffer, mode)
+            step.add(name, "input", tensors[name])
+        else:
+            tensors[name] = torch.zeros(buffer.shape, dtype=buffer.dtype) if buffer.is_meta else buffer
+    return tensors
+
+
+def call(model, tensors, batch):
+    if isinstance(batch, dict) or hasattr(batch, "keys"):
+        return torch.func.functional_call(model, tensors, (), dict(batch))
+    return torch.func.functional_call(model, tensors, tuple(batch) if isinstance(batch, (tuple, list)) else (batch,))
+
+
+def counts_of(batch):
+    """Samples, and tokens where there are some: rows and elements of the first tensor of whole numbers."""
+    tensors = tensors_in(dict(batch) if hasattr(batch, "keys") else batch)
+    samples = next((tensor.shape[0] for tensor in tensors if tensor.dim() > 0), 0)
+    ids = next((tensor for tensor in tensors if not tensor.is_floating_point() and tensor.dim() == 2), None)
+    return {"samples": samples, "tokens": ids.numel() if ids is not None else 0}
+
+
+def capture(model, batch, clip=None, loss=None, optimizer=None):
+    """The trace's text. Throws Refused, with what to do, for a step that cannot be recorded."""
+    require_plain(model)
+    header = {"stowage_trace": 2, "loss": "", "optimizer": optimizer_of(optimizer, clip)}
+    header |= {name: count for name, count in counts_of(batch).items() if count > 0}
+    mode, step = FakeTensorMode(allow_non_fake_inputs=True), Step()
+    tensors = stand_ins(model, step, mode)
+
+    def given(tensor):
+        if not isinstance(tensor, torch.Tensor):
+            return tensor
+        if tensor.is_floating_point() or tensor.is_complex():
+            return fake_like(tensor, mode)
+        return torch.zeros(tensor.shape, dtype=tensor.dtype) if tensor.is_meta else tensor.cpu()
+
+    batch = tree_map(given, dict(batch) if hasattr(batch, "keys") else batch)
+    try:
+        with warnings.catch_warnings(), in_training(model), watched(model, step), mode, step, autocast_here(), torch.enable_grad():
+            warnings.simplefilter("ignore")
+            value = loss_in(call(model, tensors, batch), batch, loss)
+            step.backward_of(value)
+    except (DataDependentOutputException, DynamicOutputShapeException) as error:
+        raise Refused(f"plan: {step.module or 'the model'} looks at values ({error.func}), which a plan does not have; take that out "
+                      "of the step") from error
+    except UnsupportedOperatorException as error:
+        raise Refused(f"plan: {step.module or 'the model'} has an operation whose shapes are not known ({error.func})") from error
+    name_gradients(step, tensors)
+    return written(step, step.value_of(value), header)
+
+
+def name_gradients(step, tensors):
+    for tensor in tensors.values():
+        if not tensor.requires_grad or tensor.grad is None:
+            continue
+        parameter, gradient = step.value_of(tensor), step.value_of(tensor.grad)
+        if gradient.kind == "activation":
+            gradient.kind, gradient.of = "gradient", parameter
+            gradient.type, gradient.shape = tensor.dtype, tuple(tensor.shape)
+
+
+def written(step, loss, header):
+    reached = {value.of for value in step.values if value.of is not None}
+    last_reader = {}
+    for place, (_, reads, _, _) in enumerate(step.ops):
+        for value in reads:
+            last_reader[id(value)] = place
+    lines, told = [json.dumps(header | {"loss": loss.name})], set()
+
+    def tell(value):
+        if id(value) not in told:
+            told.add(id(value))
+            lines.append(json.dumps(value.line(loss)))
+
+    used = {id(value) for _, reads, _, _ in step.ops for value in reads}
+    for value in step.values:
+        if value.kind == "parameter" and id(value) in used:
+            value.trained = value in reached  # what no gradient reaches stays as it is
+            tell(value)
+    for place, (op, reads, writes, aliases) in enumerate(step.ops):
+        for value in (*reads, *writes):
+            tell(value)
+        pairs = [[after.name, before.name] for after, before in aliases
+                 if before.kind == "activation" and last_reader[id(before)] == place and before.bytes == after.bytes]
+        op |= {"reads": [value.name for value in reads], "writes": [value.name for value in writes]}
+        lines.append(json.dumps(op | ({"may_alias": pairs} if pairs else {})))
+    return "\n".join(lines) + "\n"

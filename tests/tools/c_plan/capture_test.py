@@ -1,0 +1,240 @@
+"""stowage.plan over the built library: python3 capture_test.py PACKAGE LIBRARY
+
+Ends with code 77 (skipped) where there is no PyTorch of 2.6 or newer."""
+
+import json
+import os
+import sys
+import unittest
+import weakref
+
+PACKAGE, LIBRARY = sys.argv[1:3]
+try:
+    import torch
+    from torch import nn
+    from torch.utils._python_dispatch import TorchDispatchMode
+    from torch.utils._pytree import tree_leaves
+except ImportError:
+    print("skipped: there is no PyTorch here")
+    sys.exit(77)
+if tuple(int(part) for part in torch.__version__.split(".")[:2]) < (2, 6):
+    print(f"skipped: PyTorch {torch.__version__} is too old")
+    sys.exit(77)
+os.environ["STOWAGE_PLAN_LIBRARY"] = LIBRARY
+sys.path.insert(0, PACKAGE)
+import stowage  # noqa: E402
+
+OVERHEAD = 629145600  # of the machine that is planned for
+
+
+class Blocks(nn.Module):
+    def __init__(self, width=64, count=4, dropout=0.0, block=None):
+        super().__init__()
+        self.table = nn.Embedding(100, width)
+        block = block or (lambda: nn.Sequential(nn.LayerNorm(width), nn.Linear(width, 4 * width), nn.GELU(),
+                                                nn.Dropout(dropout), nn.Linear(4 * width, width)))
+        self.blocks = nn.ModuleList(block() for _ in range(count))
+        self.head = nn.Linear(width, 100, bias=False)
+
+    def forward(self, ids):
+        x = self.table(ids)
+        for block in self.blocks:
+            x = x + block(x)
+        return self.head(x)
+
+
+def ids(rows=8, columns=32):
+    return torch.arange(rows * columns).reshape(rows, columns) % 100
+
+
+def loss(output, batch):
+    return nn.functional.cross_entropy(output.flatten(0, 1).float(), batch.flatten())
+
+
+def lines_of(answer):
+    return [json.loads(line) for line in answer._trace.decode().splitlines()]
+
+
+def ops_of(answer):
+    return [line for line in lines_of(answer) if "op" in line]
+
+
+def tensors_of(answer):
+    return {line["tensor"]: line for line in lines_of(answer) if "tensor" in line}
+
+
+class LiveBytes(TorchDispatchMode):
+    """The most bytes of storages that live at a time."""
+
+    def __init__(self, tensors):
+        super().__init__()
+        self.live, self.now, self.most = {}, 0, 0
+        for tensor in tensors:
+            self.see(tensor)
+
+    def see(self, tensor):
+        storage = tensor.untyped_storage()
+        if storage._cdata in self.live:
+            return
+        self.live[storage._cdata] = storage.nbytes()
+        self.now += storage.nbytes()
+        self.most = max(self.most, self.now)
+        weakref.finalize(storage, self.gone, storage._cdata)
+
+    def gone(self, key):
+        self.now -= self.live.pop(key, 0)
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        for leaf in tree_leaves(result):
+            if isinstance(leaf, torch.Tensor):
+                self.see(leaf)
+        return result
+
+
+class Plan(unittest.TestCase):
+    def test_answers_for_a_model_without_changing_it(self):
+        model = Blocks()
+        before = {name: value.clone() for name, value in model.state_dict().items()}
+        modes = [module.training for module in model.eval().modules()]
+        answer = stowage.plan(model, ids(), loss=loss, clip=1.0)
+        self.assertTrue(answer.fits)
+        self.assertTrue(str(answer).splitlines()[0].startswith("host memory"), str(answer))
+        self.assertIn("train(), though the model is in eval()", str(answer).splitlines()[1])
+        self.assertEqual(modes, [module.training for module in model.modules()])
+        for module in model.modules():
+            self.assertFalse(module._forward_hooks or module._forward_pre_hooks)
+        for name, value in model.state_dict().items():
+            self.assertTrue(torch.equal(value, before[name]))
+        self.assertTrue(all(parameter.grad is None for parameter in model.parameters()))
+        header = lines_of(answer)[0]
+        self.assertEqual((header["samples"], header["tokens"]), (8, 256))
+        self.assertEqual(header["optimizer"]["clip"], 1.0)
+        self.assertEqual(answer.json["parameters"], sum(parameter.numel() for parameter in model.parameters()))
+        self.assertIsNotNone(answer.json["tokens_per_second"])
+
+    def test_units_are_the_blocks_and_backward_goes_through_them_in_reverse(self):
+        answer = stowage.plan(Blocks(), ids(), loss=loss)
+        units = []
+        for op in ops_of(answer):
+            if not units or units[-1] != (op["phase"], op["unit"]):
+                units.append((op["phase"], op["unit"]))
+        names = ["start", "blocks.0", "blocks.1", "blocks.2", "blocks.3", "end"]
+        self.assertEqual(units, [("forward", name) for name in names] + [("backward", name) for name in reversed(names)])
+        self.assertIn("blocks.1.1.addmm", [op["op"] for op in ops_of(answer)])
+
+    def test_a_model_on_meta_has_the_same_answer(self):
+        with torch.device("meta"):
+            model = Blocks()
+        here = stowage.plan(Blocks(), ids(), loss=loss)
+        self.assertEqual(stowage.plan(model, ids(), loss=loss).json, here.json)
+        self.assertTrue(all(parameter.is_meta for parameter in model.parameters()))
+
+    def test_need_is_what_a_real_run_holds(self):
+        for model, batch in ((Blocks(128, 6, dropout=0.1), ids(16, 64)),
+                             (Blocks(64, 4, block=lambda: nn.Sequential(nn.Linear(64, 64), nn.ReLU(inplace=True))), ids(32, 64))):
+            answer = stowage.plan(model, batch, loss=loss)
+            with LiveBytes([*model.parameters(), *model.buffers(), batch]) as live:
+                loss(model(batch), batch).backward()
+            trained = sum(parameter.numel() * 4 for parameter in model.parameters())
+            held = live.most + 2 * trained
+            self.assertAlmostEqual((answer.json["need_bytes"] - OVERHEAD) / held, 1, delta=0.03)
+
+    def test_what_is_frozen_has_no_state_and_stays(self):
+        model = Blocks()
+        for block in model.blocks[:3]:
+            block.requires_grad_(False)
+        answer = stowage.plan(model, ids(), loss=loss)
+        frozen = {name for name, line in tensors_of(answer).items() if line.get("trained") is False}
+        self.assertEqual(frozen, {name for name, parameter in model.named_parameters() if not parameter.requires_grad})
+        self.assertEqual(answer.json["trained_parameters"], sum(p.numel() for p in model.parameters() if p.requires_grad))
+        plan = json.loads(answer.plan)
+        moved = {plan["lifetimes"][i["lifetime"]]["bucket"] for i in plan["instructions"] if i["kind"] in ("prefetch", "offload")}
+        for bucket in moved:
+            self.assertFalse(frozen.intersection([plan["buckets"][bucket]["name"].split(" ")[0]]))
+
+    def test_autocast_is_planned_in_the_type_that_is_read(self):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            narrow = stowage.plan(Blocks(256), ids(), loss=loss, policy="zero-offload")
+        wide = stowage.plan(Blocks(256), ids(), loss=loss, policy="zero-offload")
+        self.assertIn("cast", {op["kernel"] for op in ops_of(narrow)})
+        matrices = 4 * sum(p.numel() for p in Blocks(256).parameters() if p.dim() == 2) - 4 * 100 * 256  # the table is not cast
+        less = wide.json["h2d_bytes"] - narrow.json["h2d_bytes"]
+        self.assertGreater(less, 0.4 * matrices)
+        self.assertEqual({op["type"] for op in ops_of(narrow) if "addmm" in op["op"]}, {"bf16"})
+
+    def test_batch_norm_is_not_computed_again(self):
+        model = nn.Sequential(nn.Linear(16, 16), nn.BatchNorm1d(16), nn.Linear(16, 1))
+        answer = stowage.plan(model, torch.zeros(8, 16), loss=lambda output, batch: output.mean())
+        fixed = [op["op"] for op in ops_of(answer) if op.get("replayable") is False]
+        self.assertTrue(any("batch_norm" in name for name in fixed), fixed)
+
+    def test_a_tied_table_is_one_parameter(self):
+        model = Blocks()
+        model.head.weight = model.table.weight
+        answer = stowage.plan(model, ids(), loss=loss)
+        self.assertEqual(answer.json["parameters"], sum(parameter.numel() for parameter in model.parameters()))
+
+    def test_says_where_the_logits_are_too_large(self):
+        class Wide(Blocks):
+            def __init__(self):
+                super().__init__(16, 2)
+                self.head = nn.Linear(16, 5000, bias=False)
+
+        batch = ids(64, 128)
+        answer = stowage.plan(Wide(), batch, loss=loss, device_memory=OVERHEAD + 2**26)
+        self.assertFalse(answer.fits)
+        line = str(answer).splitlines()[-1]
+        self.assertRegex(line, r"^logits .* in chunks of 2,048 tokens the smallest budget would be about 0\.[67]\d GiB$")
+        self.assertNotIn("logits", str(stowage.plan(Blocks(2048), batch, loss=loss, device_memory=OVERHEAD + 2**20)))
+
+    def test_takes_mappings_tuples_and_losses_of_the_model(self):
+        class Named(Blocks):
+            def forward(self, ids, scale=1.0, labels=None):
+                logits = super().forward(ids) * scale
+                return (loss(logits, labels), logits) if labels is not None else logits
+
+        for batch in ({"ids": ids(), "labels": ids()}, (ids(), 2.0, ids())):
+            self.assertTrue(stowage.plan(Named(), batch).fits)
+        with self.assertRaisesRegex(stowage.Refused, "is no loss.*loss=lambda"):
+            stowage.plan(Named(), ids())
+
+    def test_names_what_cannot_be_planned(self):
+        def refused(message, model=None, **arguments):
+            with self.assertRaisesRegex(stowage.Refused, message):
+                stowage.plan(Blocks() if model is None else model, ids(), loss=loss, **arguments)
+
+        class Looks(Blocks):
+            def forward(self, ids):
+                x = super().forward(ids)
+                return x if x.sum().item() > 0 else -x
+
+        class Selects(Blocks):
+            def forward(self, ids):
+                x = super().forward(ids)
+                return x[x > 0]
+
+        class Checkpointed(Blocks):
+            gradient_checkpointing = True
+
+        refused("looks at values", Looks())
+        refused("looks at values", Selects())
+        refused("gradient checkpointing", Checkpointed())
+        refused("DataParallel", nn.DataParallel(Blocks()))
+        refused("sparse gradients", Blocks(block=lambda: nn.Embedding(3, 3, sparse=True)))
+        refused("only Adam and AdamW", optimizer=torch.optim.SGD)
+        refused("amsgrad", optimizer=torch.optim.AdamW(Blocks().parameters(), amsgrad=True))
+        refused("give a torch.nn.Module", lambda ids: ids)
+        refused("OptimizedModule", torch.compile(Blocks()))
+        mixed = Blocks()
+        mixed.head = mixed.head.to("meta")
+        refused("on cpu, meta", mixed)
+
+    def test_an_optimizer_says_its_numbers(self):
+        optimizer = torch.optim.AdamW(Blocks().parameters(), betas=(0.8, 0.95), eps=1e-6, weight_decay=0.3)
+        header = lines_of(stowage.plan(Blocks(), ids(), loss=loss, optimizer=optimizer))[0]
+        self.assertEqual(header["optimizer"], {"name": "adamw", "beta1": 0.8, "beta2": 0.95, "epsilon": 1e-6, "weight_decay": 0.3,
+                                               "clip": 0.0})
+
+
+unittest.main(argv=sys.argv[:1])
