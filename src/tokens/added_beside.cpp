@@ -133,7 +133,8 @@ void add_beside(const AddedBeside& beside, Vocabulary& vocabulary, std::vector<A
     added.push_back(token);
   }
   for (const NamedToken& token : beside.named) {
-    if (std::any_of(added.begin(), added.end(), [&](const AddedToken& each) { return each.text == token.text; }))
+    if (std::any_of(added.begin(), added.end(),
+                    [&](const AddedToken& each) { return each.text == token.text; }))
       continue;
     const auto id = vocabulary.id(token.text);
     if (!id)
