@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <new>
 #include <string>
 
 #include "src/base/parallel_for.h"
@@ -110,6 +111,7 @@ void call_one_dnn(const Product<T, float>& product, float scale, bool add, auto*
       function(product.a.transposed ? 'T' : 'N', product.b.transposed ? 'T' : 'N', product.m, product.n,
                product.k, scale, product.a.data, product.a.stride, product.b.data, product.b.stride,
                add ? 1.0F : 0.0F, product.c, product.c_stride);
+  if (status == dnnl_out_of_memory) throw std::bad_alloc();
   if (status != dnnl_success) {
     throw Error("oneDNN refused a matrix product of " + std::to_string(product.m) + " x " +
                 std::to_string(product.n) + " x " + std::to_string(product.k) + " with status " +

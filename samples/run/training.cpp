@@ -9,6 +9,7 @@
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <set>
 #include <type_traits>
 #include <vector>
 
@@ -130,13 +131,30 @@ struct Beginning {
   std::optional<InitialModel> initial;
 };
 
-// Throws InvalidInput for a budget below the least of any plan, before anything is measured. What context and
-// libraries take of a card is not known yet.
+// What the op with most operands has of them: no plan of any machine takes less.
+Bytes largest_op_bytes(const Graph& graph) {
+  Bytes largest = 0;
+  for (const Op& op : graph.ops) {
+    if (op.phase == Phase::update) continue;
+    std::set<TensorId> operands(op.reads.begin(), op.reads.end());
+    operands.insert(op.writes.begin(), op.writes.end());
+    for (const Alias& alias : op.may_alias) operands.erase(op.writes[alias.write]);
+    Bytes bytes = 0;
+    for (const TensorId id : operands) bytes += graph.tensor(id).bytes();
+    largest = std::max(largest, bytes);
+  }
+  return largest;
+}
+
+// Throws InvalidInput for a budget in which not even one op has room, before anything is measured. What
+// context and libraries take of a card is not known yet.
 void require_possible(Model& model, const Options& options, const RunDevice& prepared) {
   Bytes most = options.budget.device;
   for (const auto& card : prepared.cards.here) most = std::min(most, card->memory_info().total);
-  if (most == unlimited || is_emulated(options.plan.policy)) return;
-  const Machine any;
+  const bool measures = options.machine.empty();
+  if (!measures || is_emulated(options.plan.policy) || largest_op_bytes(model.planned()) <= most) return;
+  Machine any;
+  any.h2d = any.d2h = options.link;
   Planner planner(model.planned(), any, options.plan);
   if (planner.minimum_bytes() <= most) return;
   const auto none = std::get<Infeasible>(planner.answer({.device = most}).outcome);

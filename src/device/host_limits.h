@@ -21,9 +21,10 @@ struct HostLimit {
 
 // Reads the limits that the system sets: free memory and swap of the machine; for the process's control group
 // and each one above it, version 1 or 2, the limit less what is taken and cannot be dropped (swap does not
-// count, since a step's own bytes would go there); and `ulimit -v` and `ulimit -d`. Limits that are not
-// there, and files that cannot be read or understood, are left out. `root`: the folder that has `proc` and
-// `sys`, whose control groups are mounted at sys/fs/cgroup (version 2) and sys/fs/cgroup/memory.
+// count, since a step's own bytes would go there); and `ulimit -v`, less 192 MiB that libraries take of it,
+// and `ulimit -d`. Limits that are not there, and files that cannot be read or understood, are left out.
+// `root`: the folder that has `proc` and `sys`, whose control groups are mounted at sys/fs/cgroup (version 2)
+// and sys/fs/cgroup/memory.
 //
 // `ulimit -l` is none of them: neither device calls mlock. NVIDIA's kernel module pins pages itself, without
 // a look at that limit.

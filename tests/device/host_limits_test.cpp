@@ -119,9 +119,9 @@ TEST_F(HostLimits, OfTheProcessAreItsResources) {
         "Limit                     Soft Limit           Hard Limit           Units     \n"
         "Max data size             unlimited            unlimited            bytes     \n"
         "Max locked memory         8388608              8388608              bytes     \n"
-        "Max address space         4194304              unlimited            bytes     \n");
+        "Max address space         209715200            unlimited            bytes     \n");
   write("proc/self/status", "Name:\tx\nVmSize:\t    1024 kB\nVmData:\t      10 kB\n");
-  EXPECT_THAT(read(), ElementsAre(limit_of(3_MiB, "address space (4.00 MiB, of which 1.00 MiB are taken)",
+  EXPECT_THAT(read(), ElementsAre(limit_of(7_MiB, "address space (200.00 MiB, of which 1.00 MiB are taken)",
                                            "raise it with `ulimit -v`")));
   EXPECT_TRUE(read().front().of_process);
   EXPECT_EQ(locked_memory_limit(root_.file("")), 8_MiB);

@@ -1,6 +1,7 @@
 // What the lanes of a device that computes with the host's own cores leave to each other.
 #include <algorithm>
-#include <atomic>
+#include <exception>
+#include <stop_token>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -53,15 +54,21 @@ double beside_copy(StepProbe& run, const Link& link, double alone, std::int64_t 
 void measure_beside_host(StepProbe& run, double alone, Machine& machine, std::int64_t elements) {
   HostUpdate update(elements);
   update.seconds();
-  std::atomic<bool> over = false;
-  std::vector<double> updates;
-  std::thread host([&] {
-    while (!over) updates.push_back(update.seconds());
-  });
-  std::vector<double> times;
-  for (int i = 0; i < rounds; ++i) times.push_back(run.step().whole);
-  over = true;
-  host.join();
+  std::vector<double> updates, times;
+  {
+    std::exception_ptr failure;
+    std::jthread host([&](const std::stop_token& over) {
+      try {
+        while (!over.stop_requested()) updates.push_back(update.seconds());
+      } catch (...) {
+        failure = std::current_exception();
+      }
+    });
+    for (int i = 0; i < rounds; ++i) times.push_back(run.step().whole);
+    host.request_stop();
+    host.join();
+    if (failure != nullptr) std::rethrow_exception(failure);
+  }
   machine.compute_beside_host = share_kept(alone, median(std::move(times)));
   machine.host_beside_compute =
       share_kept(update.bytes() / machine.host_bytes_per_second, median(std::move(updates)));

@@ -84,9 +84,8 @@ bool is_of_program(const fs::path& process, const std::string& folder) {
   return false;
 }
 
-// The processes that go on when the program has ended.
-std::set<int> running_processes(const std::string& folder) {
-  std::set<int> running;
+// Those of `running` are in it already.
+void add_running_processes(const std::string& folder, std::set<int>& running) {
   std::error_code error;
   for (const fs::directory_entry& entry : fs::directory_iterator("/proc", error)) {
     const std::string name = entry.path().filename().string();
@@ -95,6 +94,18 @@ std::set<int> running_processes(const std::string& folder) {
     const bool is_process = wrong == std::errc() && end == name.data() + name.size();
     if (is_process && is_of_program(entry.path(), folder)) running.insert(process);
   }
+}
+
+// The processes that go on when the program has ended. One that is forked while the list is read may be
+// missing from it, and its parent gone when it is read again: it is read until nothing new is found.
+std::set<int> running_processes(const std::string& folder) {
+  std::set<int> running;
+  std::size_t before = 0;
+  do {
+    before = running.size();
+    add_running_processes(folder, running);
+    add_running_processes(folder, running);
+  } while (running.size() > before);
   return running;
 }
 

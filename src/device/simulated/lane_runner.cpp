@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
+#include <new>
 #include <utility>
 
 #include "src/device/simulated/poison.h"
@@ -95,11 +96,15 @@ void LaneRunner::wait(const Task& task) {
 
 void LaneRunner::fail(const Task& task, const char* why) {
   const char* const call = task.kind == TaskKind::copy ? "copy" : "launch";
-  failure_ = std::make_shared<const Failure>(Failure{
-      fmt::format("{} '{}' ({} bytes) on {} failed: {}. Synchronise every lane to clear the failure, then "
-                  "repeat the work",
-                  call, *task.name, task.bytes, lane_, why),
-      call, *task.name});
+  try {
+    failure_ = std::make_shared<const Failure>(Failure{
+        fmt::format("{} '{}' ({} bytes) on {} failed: {}. Synchronise every lane to clear the failure, then "
+                    "repeat the work",
+                    call, *task.name, task.bytes, lane_, why),
+        call, *task.name});
+  } catch (const std::bad_alloc&) {
+    failure_ = out_of_memory_;
+  }
 }
 
 }  // namespace stowage::simulated

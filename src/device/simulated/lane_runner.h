@@ -30,7 +30,12 @@ class LaneRunner {
     Wire* wire = nullptr;  // of a modelled lane whose copies meet others
   };
   LaneRunner(const Surroundings& surroundings, Pace pace, std::string lane)
-      : surroundings_(surroundings), pace_(pace), lane_(std::move(lane)) {}
+      : surroundings_(surroundings),
+        pace_(pace),
+        lane_(std::move(lane)),
+        out_of_memory_(std::make_shared<const Failure>(
+            Failure{"work on " + lane_ + " failed: memory of the host ran out, also for what to say of it",
+                    "launch"})) {}
 
   void perform(const Task& task);
 
@@ -46,7 +51,8 @@ class LaneRunner {
 
   Surroundings surroundings_;
   Pace pace_;
-  std::string lane_;  // "compute lane 0"
+  std::string lane_;                              // "compute lane 0"
+  std::shared_ptr<const Failure> out_of_memory_;  // made while there is some
   double time_ = 0;
   std::shared_ptr<const Failure> failure_;
 };
