@@ -93,12 +93,13 @@ def _ask(trace, question):
 
     with _running:
         thread = threading.Thread(target=run, daemon=True)
-        thread.start()
         try:
+            thread.start()
             thread.join()
-        except BaseException:
+        except BaseException:  # an interrupt, wherever it comes
             _library.stowage_plan_stop(1)
-            thread.join()
+            if thread.ident is not None:
+                thread.join()
             _library.stowage_plan_stop(0)
             raise
     status, error = found.pop("status"), found.pop("error")
