@@ -79,27 +79,31 @@ def _machine(machine):
 
 def _ask(trace, question):
     """The texts by name. Runs in a thread of its own, so that an interrupt ends it."""
-    found = {}
+    found, ended = {}, threading.Event()
 
     def run():
         answer = ctypes.POINTER(_Text)()
-        found["status"] = _library.stowage_plan(trace, len(trace), json.dumps(question).encode(), ctypes.byref(answer))
-        found["error"] = _library.stowage_plan_last_error().decode(errors="replace")
-        text = answer
-        while text:
-            found[text.contents.name.decode()] = ctypes.string_at(text.contents.data, text.contents.bytes).decode()
-            text = text.contents.next
-        _library.stowage_text_free(answer)
+        try:
+            found["status"] = _library.stowage_plan(trace, len(trace), json.dumps(question).encode(), ctypes.byref(answer))
+            found["error"] = _library.stowage_plan_last_error().decode(errors="replace")
+            text = answer
+            while text:
+                found[text.contents.name.decode()] = ctypes.string_at(text.contents.data, text.contents.bytes).decode()
+                text = text.contents.next
+            _library.stowage_text_free(answer)
+        finally:
+            ended.set()
 
     with _running:
         thread = threading.Thread(target=run, daemon=True)
         try:
             thread.start()
-            thread.join()
-        except BaseException:  # an interrupt, wherever it comes
+            while not ended.wait(0.1):  # an interrupt is looked at between two waits
+                pass
+        except BaseException:
             _library.stowage_plan_stop(1)
-            if thread.ident is not None:
-                thread.join()
+            while thread.is_alive() and not ended.wait(0.1):
+                pass
             _library.stowage_plan_stop(0)
             raise
     status, error = found.pop("status"), found.pop("error")
