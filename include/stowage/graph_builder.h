@@ -116,7 +116,7 @@ class GraphBuilder {
   void pop_scope();
 
   Value parameter(std::string name, std::vector<std::int64_t> shape, Initializer initializer);
-  // One that is not trained: it has no gradient and no optimizer state.
+  // A frozen parameter is not trained: it has no gradient and no optimizer state.
   Value frozen_parameter(std::string name, std::vector<std::int64_t> shape, Initializer initializer);
   Value input(std::string name, std::vector<std::int64_t> shape, DataType type = DataType::i32);
   Value activation(std::string name, std::vector<std::int64_t> shape, std::optional<DataType> type = {});

@@ -288,6 +288,13 @@ def fake_like(tensor, mode):
         return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="cpu")
 
 
+def stand_in(tensor, mode):
+    """Floating values have shapes alone; others are copied, since a step may change them in place."""
+    if tensor.is_floating_point() or tensor.is_complex():
+        return fake_like(tensor, mode)
+    return torch.zeros(tensor.shape, dtype=tensor.dtype) if tensor.is_meta else tensor.detach().cpu().clone()
+
+
 def stand_ins(model, step, mode):
     """By name: what the model's parameters and buffers are in the step."""
     tensors, known = {}, {}
@@ -297,11 +304,9 @@ def stand_ins(model, step, mode):
             step.add(name, "parameter", known[id(parameter)]).trained = parameter.requires_grad
         tensors[name] = known[id(parameter)]
     for name, buffer in model.named_buffers(remove_duplicate=False):
-        if buffer.is_floating_point() or buffer.is_complex():
-            tensors[name] = fake_like(buffer, mode)
+        tensors[name] = stand_in(buffer, mode)
+        if isinstance(tensors[name], FakeTensor):
             step.add(name, "input", tensors[name])
-        else:
-            tensors[name] = torch.zeros(buffer.shape, dtype=buffer.dtype) if buffer.is_meta else buffer
     return tensors
 
 
@@ -327,14 +332,8 @@ def capture(model, batch, clip=None, loss=None, optimizer=None):
     mode, step = FakeTensorMode(allow_non_fake_inputs=True), Step()
     tensors = stand_ins(model, step, mode)
 
-    def given(tensor):
-        if not isinstance(tensor, torch.Tensor):
-            return tensor
-        if tensor.is_floating_point() or tensor.is_complex():
-            return fake_like(tensor, mode)
-        return torch.zeros(tensor.shape, dtype=tensor.dtype) if tensor.is_meta else tensor.cpu()
-
-    batch = tree_map(given, dict(batch) if hasattr(batch, "keys") else batch)
+    batch = tree_map(lambda leaf: stand_in(leaf, mode) if isinstance(leaf, torch.Tensor) else leaf,
+                     dict(batch) if hasattr(batch, "keys") else batch)
     try:
         with warnings.catch_warnings(), in_training(model), watched(model, step), mode, step, autocast_here(), torch.enable_grad():
             warnings.simplefilter("ignore")

@@ -32,9 +32,10 @@ def in_chunks(trace, op):
     if not logits.intersection((*named["reads"], *named["writes"])):
         return None
     for name in logits:
-        line = tensors[name]
-        line["bytes"] = max(4, -(-sizes[name] * CHUNK // tokens))
-        line.pop("type", None), line.pop("shape", None)
+        chunk = max(4, -(-sizes[name] * CHUNK // tokens))
+        line = {member: value for member, value in tensors[name].items() if member not in ("type", "shape")}
+        tensors[name].clear()
+        tensors[name].update(line, bytes=chunk)
     for line in ops:  # no pair of other sizes
         line["may_alias"] = [pair for pair in line.get("may_alias", []) if not logits.intersection(pair)]
     return "\n".join(json.dumps(line) for line in lines).encode(), len(logits), largest

@@ -19,7 +19,7 @@ struct Calibration {
   OpProfile profile;  // of the ops on the compute lane
 };
 
-// What to do beside where there is no room to measure.
+// The end of a refusal to measure: how to do without.
 inline constexpr const char* or_measured = ", or give a machine that was measured before: --machine";
 
 // Trains the model that `build` makes of `model` (fewer layers, smaller where it is large) on a simulated

@@ -1,4 +1,4 @@
-// What is said of a machine's file, and the type that models take on it.
+// A machine file in a line for people, and the type in which models are planned on it.
 #pragma once
 
 #include <string>

@@ -1,5 +1,6 @@
-// What files beside a tokenizer's own say of it: tokenizer_config.json, special_tokens_map.json, and
-// added_tokens.json where the first has no added_tokens_decoder, as transformers 4.34 and newer write it.
+// The files that transformers writes beside a tokenizer's own: tokenizer_config.json,
+// special_tokens_map.json, and added_tokens.json where the first has no added_tokens_decoder, as
+// transformers 4.34 and newer write it.
 #pragma once
 
 #include <filesystem>

@@ -163,9 +163,19 @@ class Plan(unittest.TestCase):
         self.assertGreater(less, 0.4 * matrices)
         self.assertEqual({op["type"] for op in ops_of(narrow) if "addmm" in op["op"]}, {"bf16"})
 
+    def test_a_batch_that_the_model_changes_is_left_alone(self):
+        class InPlace(Blocks):
+            def forward(self, ids):
+                return super().forward(ids.clamp_(max=3))
+
+        batch = ids()
+        stowage.plan(InPlace(), batch, loss=loss)
+        self.assertTrue(torch.equal(batch, ids()))
+
     def test_batch_norm_is_not_computed_again(self):
         model = nn.Sequential(nn.Linear(16, 16), nn.BatchNorm1d(16), nn.Linear(16, 1))
         answer = stowage.plan(model, torch.zeros(8, 16), loss=lambda output, batch: output.mean())
+        self.assertEqual(model[1].num_batches_tracked.item(), 0)
         fixed = [op["op"] for op in ops_of(answer) if op.get("replayable") is False]
         self.assertTrue(any("batch_norm" in name for name in fixed), fixed)
 
