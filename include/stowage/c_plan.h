@@ -26,17 +26,20 @@ struct stowage_text {
   struct stowage_text* next; /* null: it is the last one */
 };
 
-/* Plans the step of a trace (docs/trace.md), or of a graph's JSON. `question`: one JSON object, at most 1
- * MiB, a 0 behind it. Its members: "machine"        the name of a machine that comes with Stowage, such as
- * "rtx4090" "machine_file"   or the text of a file that `stowage calibrate` wrote "device_memory"  bytes of
- * the device; left out or null: what the machine has "host_memory"    bytes of the host; left out or null:
- * 15/16 of what the machine has, if its file says that "policy"         "auto" (where it is left out), or the
- * name of a system to emulate, as `stowage plan --policy` "optimizer_in_backward"  true or false (where it is
- * left out) "return"         a list of texts: "answer" (the object of `stowage plan --json`, byte for byte),
- * "text" (what `stowage plan` prints), "report" (its page in HTML), "plan" (the plan as JSON); left out:
- * answer "name"           of the step, for messages and the page; left out: "the trace" Unknown members are
- * refused. Sets `answer` to the texts, in the order of "return". That the step does not fit is an answer too:
- * "plan" and "report" are then left out. Else sets it to null. */
+/* Plans the step of a trace (docs/trace.md), or of a graph's JSON. `question` is one JSON object of at most
+ * 1 MiB, with a 0 behind it. Its members, of which the first or the second is needed:
+ * - "machine": the name of a machine that comes with Stowage, such as "rtx4090", or "here": what `stowage
+ *   calibrate` measured last, $XDG_CACHE_HOME/stowage/here.json;
+ * - "machine_file": the text of a file that `stowage calibrate` wrote;
+ * - "device_memory": bytes of the device; left out or null: what the machine has;
+ * - "host_memory": bytes of the host; left out or null: 15/16 of what the machine has, if its file says that;
+ * - "policy": "auto", or the name of a system to emulate, as `stowage plan --policy`; left out: "auto";
+ * - "optimizer_in_backward": true or false; left out: false;
+ * - "return": a list of texts: "answer" (the object of `stowage plan --json`, byte for byte), "text" (what
+ *   `stowage plan` prints), "report" (its page in HTML), "plan" (the plan as JSON); left out: "answer";
+ * - "name": of the step, for messages and the page; left out: "the trace".
+ * Unknown members are refused. Sets `answer` to the texts, in the order of "return". That the step does not
+ * fit is an answer too: "plan" and "report" are then left out. Else sets it to null. */
 int stowage_plan(const char* trace, size_t bytes, const char* question, struct stowage_text** answer);
 /* Null: nothing. */
 void stowage_text_free(struct stowage_text* text);

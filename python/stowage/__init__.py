@@ -9,6 +9,17 @@ The planner is libstowage_plan.so (stowage/c_plan.h), which lies beside this fil
 docs/trace.md says how a step is recorded.
 """
 
+import importlib.metadata
+import warnings
+
 from stowage._plan import Answer, Refused, machines, plan, plan_trace, version
 
 __all__ = ["Answer", "Refused", "machines", "plan", "plan_trace", "version"]
+
+try:
+    other = importlib.metadata.version("stowage")  # this package's distribution has another name
+    warnings.warn(f"the package stowage {other} of PyPI is installed, too, and its files have the names of these: remove it (pip uninstall "
+                  "stowage), and install this one again", stacklevel=2)
+    del other
+except importlib.metadata.PackageNotFoundError:
+    pass

@@ -25,6 +25,10 @@ WRAPPERS = ("DataParallel", "DistributedDataParallel", "FullyShardedDataParallel
             "DeepSpeedEngine")
 
 
+# Of what PyTorch says where an operation needs more of a tensor than its shape.
+NEEDS_BYTES = ("fake impl", "FakeTensor", "tensor subclasses", "data pointer")
+
+
 def tensors_in(tree):
     return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, torch.Tensor)]
 
@@ -254,6 +258,9 @@ def watched(model, step):
 
     def before(name):
         def hook(module, _):
+            if step.phase == "backward":
+                raise Refused(f"plan: {name or 'the model'} runs again in backward (gradient checkpointing); turn that off: what is "
+                              "recomputed is the plan's to decide")
             if id(module) in blocks:
                 step.enter_unit(name)
             inside.append(step.module)
@@ -268,7 +275,7 @@ def watched(model, step):
     last = (blocks_of(model) or [None])[-1]
     for name, module in model.named_modules():
         hooks.append(module.register_forward_pre_hook(before(name)))
-        hooks.append(module.register_forward_hook(after, always_call=True))
+        hooks.append(module.register_forward_hook(after))
     try:
         yield
     finally:
@@ -281,6 +288,31 @@ def autocast_here():
     if torch.is_autocast_enabled("cuda"):
         return torch.autocast("cpu", dtype=torch.get_autocast_dtype("cuda"))
     return nullcontext()
+
+
+def hidden_in(loss, step):
+    """What functions of the model's own (torch.autograd.Function) keep without save_for_backward: names and values."""
+    found, seen, left = [], set(), [loss.grad_fn]
+    while left:
+        node = left.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        left += [before for before, _ in node.next_functions]
+        for tensor in tensors_in(list(getattr(node, "__dict__", {}).values())):
+            value = step.newest.get(key_of(tensor))
+            if value is not None and value.kind == "activation":
+                found.append((node.name(), value))
+    return found
+
+
+def require_read(hidden, step):
+    """Throws Refused for a value that is kept until backward and that nothing there reads: the trace does not show it."""
+    read = {id(value) for op, reads, _, _ in step.ops if op["phase"] == "backward" for value in reads}
+    for name, value in hidden:
+        if id(value) not in read:
+            raise Refused(f"plan: {name.removesuffix('Backward')}, a function of the model's own, keeps {value.name} until backward, which does "
+                          "not read it; keep no tensor there that is not needed")
 
 
 def fake_like(tensor, mode):
@@ -338,12 +370,19 @@ def capture(model, batch, clip=None, loss=None, optimizer=None):
         with warnings.catch_warnings(), in_training(model), watched(model, step), mode, step, autocast_here(), torch.enable_grad():
             warnings.simplefilter("ignore")
             value = loss_in(call(model, tensors, batch), batch, loss)
+            hidden = hidden_in(value, step)
             step.backward_of(value)
     except (DataDependentOutputException, DynamicOutputShapeException) as error:
         raise Refused(f"plan: {step.module or 'the model'} looks at values ({error.func}), which a plan does not have; take that out "
                       "of the step") from error
     except UnsupportedOperatorException as error:
         raise Refused(f"plan: {step.module or 'the model'} has an operation whose shapes are not known ({error.func})") from error
+    except RuntimeError as error:
+        if not any(words in str(error) for words in NEEDS_BYTES):
+            raise
+        raise Refused(f"plan: {step.module or 'the model'} has an operation that looks at bytes, which a plan does not have, or does not say "
+                      f"its shapes: {str(error).splitlines()[0]}") from error
+    require_read(hidden, step)
     name_gradients(step, tensors)
     return written(step, step.value_of(value), header)
 

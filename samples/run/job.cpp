@@ -35,10 +35,11 @@ std::string this_machine() {
   return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
 }
 
-// MPI waits for a rank that is gone.
-[[noreturn]] void end_program(const std::string& why) {
-  std::fprintf(stderr, "%s%s: %s\n", terminal_columns(stderr) > 0 ? "\r\033[K" : "",
-               program_invocation_short_name, printable_message(why).c_str());
+// MPI waits for a rank that is gone. What the user has read of this rank's end is not told again.
+[[noreturn]] void end_program(const std::string& why, bool is_told) {
+  if (!is_told)
+    std::fprintf(stderr, "%s%s: %s\n", terminal_columns(stderr) > 0 ? "\r\033[K" : "",
+                 program_invocation_short_name, printable_message(why).c_str());
   std::fflush(stdout);
   ::_exit(failed_code);
 }
@@ -58,7 +59,7 @@ Job::Job(RankLaunch launch) : launch_(std::move(launch)) {
     const Underway work("joining", fmt::format("{} processes", launch_.size), silence);
     channel_ = open_channel(
         launch_, {.waits = [this](const Waiting& waiting) { waiting_lines_.tell(waiting, rank()); },
-                  .stuck = end_program,
+                  .stuck = [this](const std::string& why) { end_program(why, is_told_); },
                   .say = say_of_ranks});
   }
   launch_.rank = channel_->rank();
@@ -156,6 +157,7 @@ void Job::require_simulated() const {
 }
 
 void Job::fail(const std::exception& error) noexcept {
+  is_told_ = true;
   if (!channel_) return;
   // A launcher ends all once the first of them has ended: whoever tells has done so by then.
   if (all_end_) return quietly([&] { meet(); });

@@ -7,6 +7,7 @@
 // which names the rank, and what is under way (tools/console/underway.h) ends.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <exception>
 #include <functional>
@@ -82,7 +83,8 @@ class Job {
   RankLaunch launch_;
   int ranks_here_ = 1;
   int local_rank_ = 0;
-  bool all_end_ = false;  // since `together` has failed
+  bool all_end_ = false;               // since `together` has failed
+  std::atomic<bool> is_told_ = false;  // this rank's error
   WaitingLines waiting_lines_;
   std::shared_ptr<Channel> channel_;  // null: alone
   std::optional<EndOfWork> end_of_work_;

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "src/graph/json_field.h"
+#include "src/machine/machine_here.h"
 #include "src/machine/machine_text.h"
 #include "stowage/error.h"
 #include "stowage/trace.h"
@@ -40,11 +41,12 @@ std::optional<Bytes> bytes_of(const JsonField& root, const char* name) {
 MachineFile shipped(const JsonField& field) {
   const std::string name = field.text();
   std::vector<std::string_view> names;
+  if (name == machine_here) return read_machine_here();
   for (const ShippedMachine& machine : shipped_machines()) {
     if (machine.name == name) return machine_from_json(machine.text);
     names.push_back(machine.name);
   }
-  field.fail(fmt::format("a machine that comes with Stowage ({})", fmt::join(names, ", ")));
+  field.fail(fmt::format("here, or a machine that comes with Stowage ({})", fmt::join(names, ", ")));
 }
 
 void read_machine(const JsonField& root, Question& question) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "src/machine/machine_here.h"
 #include "src/machine/machine_text.h"
 #include "stowage/error.h"
 
@@ -19,6 +20,19 @@ bool is_file(const std::string& choice) {
 }
 
 std::string file_name(const std::string& name) { return name + ".json"; }
+
+MachineFile read_here() {
+  try {
+    return read_machine_here();
+  } catch (const InvalidInput& refused) {
+    throw InvalidInput(fmt::format("--machine {}: {}", machine_here, refused.what()));
+  }
+}
+
+std::string line_of(std::string_view name, const MachineFile& file) {
+  return fmt::format("{:<14}{}, {}\n", name, describe_machine(file),
+                     file.device_bytes == 0 ? "without a limit" : format_bytes(file.device_bytes));
+}
 
 }  // namespace
 
@@ -56,21 +70,27 @@ std::vector<std::string> machine_names(const fs::path& folder) {
 
 MachineFile read_machine(const std::string& choice, const fs::path& folder) {
   if (is_file(choice)) return read_machine_file(choice);
+  if (choice == machine_here) return read_here();
   const std::vector<std::string> names = machine_names(folder);
   if (std::find(names.begin(), names.end(), choice) != names.end())
     return read_machine_file((folder / file_name(choice)).string());
   std::string known;
   for (const std::string& name : names) known += (known.empty() ? "" : ", ") + name;
-  throw InvalidInput(fmt::format(
-      "--machine: there is no machine \"{}\"; give {}{}the path of a file that stowage calibrate wrote",
-      choice, known, known.empty() ? "" : ", or "));
+  throw InvalidInput(
+      fmt::format("--machine: there is no machine \"{}\"; give {}{}here (what stowage calibrate measured), "
+                  "or the path of a "
+                  "file that it wrote",
+                  choice, known, known.empty() ? "" : ", "));
 }
 
 std::string list_machines(const fs::path& folder) {
   std::string text;
   for (const std::string& name : machine_names(folder)) {
-    const MachineFile file = read_machine_file((folder / file_name(name)).string());
-    text += fmt::format("{:<14}{}, {}\n", name, describe_machine(file), format_bytes(file.device_bytes));
+    text += line_of(name, read_machine_file((folder / file_name(name)).string()));
+  }
+  try {
+    text += line_of(machine_here, read_machine_here());
+  } catch (const InvalidInput&) {  // not measured: not a machine yet
   }
   return text;
 }

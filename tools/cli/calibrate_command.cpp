@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <memory>
 #include <vector>
 
 #include "src/base/output_file.h"
 #include "src/base/parallel_for.h"
 #include "src/device/host_limits.h"
+#include "src/machine/machine_here.h"
 #include "stowage/choose_device.h"
 #include "stowage/error.h"
 #include "tools/calibrate/calibrate.h"
@@ -146,6 +148,16 @@ MachineFile measure(const CalibrateCommand& command, const BackendChoice& choice
   return file;
 }
 
+OutputFile output_of(const CalibrateCommand& command) {
+  if (!command.output_file.empty()) return {"--output", command.output_file, Writing::whole};
+  const std::string path = path_of_machine_here();
+  std::error_code error;
+  std::filesystem::create_directories(std::filesystem::path(path).parent_path(), error);
+  if (error)
+    throw InvalidInput(fmt::format("cannot write {}: {}; give --output FILE", path, error.message()));
+  return {"", path, Writing::whole};
+}
+
 }  // namespace
 
 Link parse_link_rate(const std::string& text) {
@@ -193,8 +205,7 @@ int run_calibrate_command(const CalibrateCommand& command, std::string& output) 
   const BackendChoice choice = choose_device(command.device);
   const Link link = simulated_link(command, choice);
   const std::int64_t count = parse_count("--devices", command.devices, most_devices);
-  OutputFile machine("--output", command.output_file, Writing::whole);
-  if (!machine.wanted()) throw InvalidInput("--output: the file has no name; give one");
+  OutputFile machine = output_of(command);
   require_room(command, choice.backend, count);
   const MachineFile file = measure(command, choice, link, count);
   machine.write(to_json(file));
@@ -202,7 +213,8 @@ int run_calibrate_command(const CalibrateCommand& command, std::string& output) 
   output += describe(file);
   for (const std::string& each : contradictions(file))
     output += fmt::format("{:<14}{}: measure again while nothing else runs\n", "contradiction", each);
-  output += fmt::format("{:<14}{}\n", "written", command.output_file);
+  output += fmt::format("{:<14}{}{}\n", "written", machine.path(),
+                        command.output_file.empty() ? ", for --machine here" : "");
   return 0;
 }
 

@@ -13,7 +13,7 @@ struct CalibrateCommand {
   std::string devices = "1";    // to measure together: the one above and those behind it
   bool quick = false;
   std::string link;         // of the simulated device, each way: "8GB/s" or "unthrottled"; empty: 8GB/s
-  std::string output_file;  // where to write to_json(MachineFile)
+  std::string output_file;  // where to write to_json(MachineFile); empty: path_of_machine_here()
 };
 
 // "8GB/s", "500MB/s", bytes per second, "unthrottled". Throws InvalidInput that quotes `text`.

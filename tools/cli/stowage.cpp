@@ -61,7 +61,8 @@ CLI::App* add_calibrate(CLI::App& app, stowage::CalibrateCommand& command) {
   calibrate->add_flag("--quick", command.quick, "in less than a second instead of some twenty");
   calibrate->add_option("--link", command.link,
                         "the simulated device's link, each way: RATE or unthrottled (8GB/s)");
-  calibrate->add_option("--output", command.output_file, "write the machine's file here")->required();
+  calibrate->add_option("--output", command.output_file,
+                        "write the machine's file here (left out: where `--machine here` reads it)");
   return calibrate;
 }
 

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -83,6 +85,21 @@ TEST(CPlan, TakesTheTextOfAMachineFileAndAGraph) {
   const Texts found = ask(to_json(graph), asked.dump());
   ASSERT_EQ(found.status, STOWAGE_OK) << found.error;
   EXPECT_THAT(found.names, ElementsAre("answer"));
+  EXPECT_EQ(Json::parse(found.texts.at("answer"))["budget_bytes"], file.device_bytes);
+}
+
+TEST(CPlan, TakesWhatWasMeasuredHere) {
+  const TemporaryFolder cache;
+  ASSERT_EQ(::setenv("XDG_CACHE_HOME", cache.file("").c_str(), 1), 0);
+  const std::string asked = R"({"machine": "here", "device_memory": null})";
+  EXPECT_THAT(ask(trace(), asked).error,
+              HasSubstr("run `stowage calibrate`, which leaves " + cache.file("stowage/here.json")));
+  MachineFile file = read_machine("h200", machines_folder());
+  file.device_bytes = 20_GiB;
+  std::filesystem::create_directory(cache.file("stowage"));
+  cache.make("stowage/here.json", to_json(file));
+  const Texts found = ask(trace(), asked);
+  ASSERT_EQ(found.status, STOWAGE_OK) << found.error;
   EXPECT_EQ(Json::parse(found.texts.at("answer"))["budget_bytes"], file.device_bytes);
 }
 

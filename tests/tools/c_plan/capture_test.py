@@ -6,14 +6,12 @@ import json
 import os
 import sys
 import unittest
-import weakref
 
 PACKAGE, LIBRARY = sys.argv[1:3]
 try:
     import torch
+    import torch.utils.checkpoint
     from torch import nn
-    from torch.utils._python_dispatch import TorchDispatchMode
-    from torch.utils._pytree import tree_leaves
 except ImportError:
     print("skipped: there is no PyTorch here")
     sys.exit(77)
@@ -23,6 +21,7 @@ if tuple(int(part) for part in torch.__version__.split(".")[:2]) < (2, 6):
 os.environ["STOWAGE_PLAN_LIBRARY"] = LIBRARY
 sys.path.insert(0, PACKAGE)
 import stowage  # noqa: E402
+from live_bytes import LiveBytes  # noqa: E402
 
 OVERHEAD = 629145600  # of the machine that is planned for
 
@@ -61,35 +60,6 @@ def ops_of(answer):
 
 def tensors_of(answer):
     return {line["tensor"]: line for line in lines_of(answer) if "tensor" in line}
-
-
-class LiveBytes(TorchDispatchMode):
-    """The most bytes of storages that live at a time."""
-
-    def __init__(self, tensors):
-        super().__init__()
-        self.live, self.now, self.most = {}, 0, 0
-        for tensor in tensors:
-            self.see(tensor)
-
-    def see(self, tensor):
-        storage = tensor.untyped_storage()
-        if storage._cdata in self.live:
-            return
-        self.live[storage._cdata] = storage.nbytes()
-        self.now += storage.nbytes()
-        self.most = max(self.most, self.now)
-        weakref.finalize(storage, self.gone, storage._cdata)
-
-    def gone(self, key):
-        self.now -= self.live.pop(key, 0)
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        result = func(*args, **(kwargs or {}))
-        for leaf in tree_leaves(result):
-            if isinstance(leaf, torch.Tensor):
-                self.see(leaf)
-        return result
 
 
 class Plan(unittest.TestCase):
@@ -227,6 +197,43 @@ class Plan(unittest.TestCase):
         class Checkpointed(Blocks):
             gradient_checkpointing = True
 
+        class Hides(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                ctx.copy = x.clone()
+                return 2 * x
+
+            @staticmethod
+            def backward(ctx, gradient):
+                return 2 * gradient
+
+        class Bytes(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                return torch.from_numpy(x.detach().numpy() * 2)
+
+            @staticmethod
+            def backward(ctx, gradient):
+                return 2 * gradient
+
+        class Applies(nn.Module):
+            def __init__(self, function):
+                super().__init__()
+                self.function = function
+
+            def forward(self, x):
+                return self.function.apply(x)
+
+        class Recomputes(Blocks):
+            def forward(self, ids):
+                x = self.table(ids)
+                for block in self.blocks:
+                    x = torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)
+                return self.head(x)
+
+        refused("Hides, a function of the model's own, keeps blocks.*clone.out", Blocks(block=lambda: Applies(Hides)))
+        refused("blocks.0 has an operation that looks at bytes", Blocks(block=lambda: Applies(Bytes)))
+        refused("blocks.3 runs again in backward", Recomputes())
         refused("looks at values", Looks())
         refused("looks at values", Selects())
         refused("gradient checkpointing", Checkpointed())
@@ -240,6 +247,27 @@ class Plan(unittest.TestCase):
         mixed.head = mixed.head.to("meta")
         refused("on cpu, meta", mixed)
 
+    def test_a_function_of_the_models_own_is_planned_as_it_runs(self):
+        class Swish(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                ctx.save_for_backward(x)
+                ctx.gate = torch.sigmoid(x)
+                return x * ctx.gate
+
+            @staticmethod
+            def backward(ctx, gradient):
+                x, = ctx.saved_tensors
+                return gradient * (ctx.gate + x * ctx.gate * (1 - ctx.gate))
+
+        class Block(nn.Linear):
+            def forward(self, x):
+                return Swish.apply(super().forward(x))
+
+        answer = stowage.plan(Blocks(block=lambda: Block(64, 64)), ids(), loss=loss)
+        readers = [op for op in ops_of(answer) if "blocks.1.sigmoid.out" in op["reads"]]
+        self.assertEqual({op["phase"] for op in readers}, {"forward", "backward"})
+
     def test_an_optimizer_says_its_numbers(self):
         optimizer = torch.optim.AdamW(Blocks().parameters(), betas=(0.8, 0.95), eps=1e-6, weight_decay=0.3)
         header = lines_of(stowage.plan(Blocks(), ids(), loss=loss, optimizer=optimizer))[0]
@@ -247,4 +275,4 @@ class Plan(unittest.TestCase):
                                                "clip": 0.0})
 
 
-unittest.main(argv=sys.argv[:1])
+unittest.main(argv=[sys.argv[0], *sys.argv[3:]])

@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -10,6 +11,7 @@ import threading
 import time
 import unittest
 from pathlib import Path
+from unittest.mock import patch
 
 PACKAGE, LIBRARY, TRACE, STOWAGE, TRACES = sys.argv[1:6]
 os.environ["STOWAGE_PLAN_LIBRARY"] = LIBRARY
@@ -44,6 +46,28 @@ class Package(unittest.TestCase):
             self.assertEqual(sorted(os.listdir(folder)), ["page.html", "step.jsonl"])
             with self.assertRaises(OSError):
                 answer.report(f"{folder}/no/page.html")
+
+    def test_plans_for_what_was_measured_here(self):
+        with tempfile.TemporaryDirectory() as cache, patch.dict(os.environ, XDG_CACHE_HOME=cache):
+            with self.assertRaisesRegex(stowage.Refused, "run `stowage calibrate`"):
+                stowage.plan_trace(TEXT, machine="here")
+            os.mkdir(f"{cache}/stowage")
+            file = Path(__file__).parents[3] / "machines/rtx4090.json"
+            shutil.copy(file, f"{cache}/stowage/here.json")
+            self.assertEqual(stowage.plan_trace(TEXT, machine="here").json, stowage.plan_trace(TEXT).json)
+
+    def test_says_where_the_other_package_of_this_name_is_installed(self):
+        with tempfile.TemporaryDirectory() as folder:
+            environment = os.environ | {"PYTHONPATH": f"{PACKAGE}:{folder}"}
+
+            def said():
+                return subprocess.run([sys.executable, "-c", "import stowage"], env=environment, capture_output=True, text=True,
+                                      check=True).stderr
+
+            self.assertEqual(said(), "")
+            os.mkdir(f"{folder}/stowage-0.1.9.dist-info")
+            Path(folder, "stowage-0.1.9.dist-info/METADATA").write_text("Name: stowage\nVersion: 0.1.9\n", encoding="utf-8")
+            self.assertIn("UserWarning: the package stowage 0.1.9 of PyPI is installed, too", said())
 
     def test_that_it_does_not_fit_is_an_answer(self):
         answer = stowage.plan_trace(TEXT, device_memory=629145601)

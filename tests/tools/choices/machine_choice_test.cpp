@@ -49,6 +49,7 @@ TEST(MachineChoice, SaysThatTheirNumbersAreNotMeasured) {
     EXPECT_GT(file.overhead_bytes, 0U) << name;
     EXPECT_EQ(host_budget_for(file), unlimited) << name;
   }
+  ASSERT_EQ(::setenv("XDG_CACHE_HOME", "/nowhere", 1), 0);  // no machine "here"
   const std::string list = list_machines(machines_folder());
   EXPECT_THAT(list, HasSubstr("h200          NVIDIA H200 on its usual host, not measured, 140.40 GiB\n"));
   EXPECT_THAT(list, HasSubstr("8x-h200       8 x NVIDIA H200 on its usual host, not measured, 140.40 GiB\n"));
@@ -115,9 +116,9 @@ TEST(MachineChoice, AnUnknownNameIsToldWithTheKnownOnes) {
         [&] { named(name); },
         "--machine: there is no machine \"" + std::string(name) +
             "\"; give 2x-rtx4090, 4x-rtx4090, 8x-a100-80gb, 8x-h200, a100-80gb, h200, rtx4090, "
-            "v100-16gb, or the path of a file");
+            "v100-16gb, here (what stowage calibrate measured), or the path of a file that it wrote");
   test::expect_refused([] { read_machine("h200", "/nowhere"); },
-                       "there is no machine \"h200\"; give the path of a file");
+                       "there is no machine \"h200\"; give here (what ");
 }
 
 TEST(MachineChoice, FindsTheFolderNearestAboveAProgram) {

@@ -90,10 +90,36 @@ TEST_F(CalibrateCommandTest, BadInputIsToldInOneLineWithCodeTwo) {
   expect_refused("calibrate --quick --device simulated --output " + folder_.string(), "this is a directory");
 }
 
-TEST_F(CalibrateCommandTest, AnOutputIsRequired) {
-  const Result result = run_stowage("calibrate --quick --device simulated");
-  EXPECT_EQ(result.code, 2);
-  EXPECT_THAT(result.output, HasSubstr("--output"));
+TEST_F(CalibrateCommandTest, WithoutAnOutputItMeasuresTheMachineThatPlansCallHere) {
+  const std::string cache = "XDG_CACHE_HOME=" + folder_.string() + " ";
+  const std::string plan = "plan --gpt 1x64 --sequence 16 --vocabulary 64 --batch 2 --machine here";
+  const Result before = run_stowage(plan, cache);
+  EXPECT_EQ(before.code, 2);
+  EXPECT_THAT(before.output,
+              HasSubstr("--machine here: this machine has not been measured: run `stowage calibrate`, which "
+                        "leaves " +
+                        file("stowage/here.json")));
+  const Result measured = run_stowage("calibrate --device simulated --quick", cache);
+  ASSERT_EQ(measured.code, 0) << measured.output;
+  EXPECT_THAT(measured.output,
+              HasSubstr("written       " + file("stowage/here.json") + ", for --machine here"));
+  const Result planned = run_stowage(plan, cache);
+  EXPECT_EQ(planned.code, 0) << planned.output;
+  EXPECT_THAT(planned.output,
+              HasSubstr("machine       simulated on " + read_machine_file(file("stowage/here.json")).host));
+  EXPECT_THAT(run_stowage("plan --machine list", cache).output, HasSubstr("\nhere          simulated on "));
+}
+
+TEST_F(CalibrateCommandTest, WithoutAPlaceForItsFileNothingIsMeasured) {
+  expect_refused("calibrate --quick --device simulated --output ''", "--output");
+  for (const char* nowhere : {"XDG_CACHE_HOME= HOME=", "XDG_CACHE_HOME=cache HOME=."}) {
+    const Result result = run_stowage("calibrate --quick --device simulated", std::string(nowhere) + " ");
+    EXPECT_EQ(result.code, 2);
+    EXPECT_THAT(result.output, HasSubstr("set XDG_CACHE_HOME or HOME to an absolute path"));
+  }
+  const Result file_there = run_stowage("calibrate --quick --device simulated", "XDG_CACHE_HOME=/dev/null ");
+  EXPECT_EQ(file_there.code, 2);
+  EXPECT_THAT(file_there.output, HasSubstr("cannot write /dev/null/stowage/here.json: "));
 }
 
 TEST_F(CalibrateCommandTest, DescribesEveryMeasuredNumber) {

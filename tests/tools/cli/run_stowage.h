@@ -14,9 +14,10 @@ struct Result {
   std::string output;  // and errors
 };
 
-inline Result run_stowage(const std::string& arguments) {
+// `before`: assignments to the environment, and a blank.
+inline Result run_stowage(const std::string& arguments, const std::string& before = "") {
   Result result;
-  std::FILE* pipe = ::popen((std::string(STOWAGE_PROGRAM) + ' ' + arguments + " 2>&1").c_str(), "r");
+  std::FILE* pipe = ::popen((before + STOWAGE_PROGRAM + ' ' + arguments + " 2>&1").c_str(), "r");
   if (pipe == nullptr) return result;
   std::array<char, 4096> block;
   while (std::size_t count = std::fread(block.data(), 1, block.size(), pipe))

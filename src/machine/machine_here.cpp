@@ -1,0 +1,41 @@
+#include "src/machine/machine_here.h"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "stowage/error.h"
+
+namespace stowage {
+namespace {
+
+// A relative path is none, as the XDG Base Directory Specification says.
+std::filesystem::path absolute_in(const char* variable) {
+  const char* const text = std::getenv(variable);
+  const std::filesystem::path path = text == nullptr ? "" : text;
+  return path.is_absolute() ? path : std::filesystem::path();
+}
+
+}  // namespace
+
+std::string path_of_machine_here() {
+  std::filesystem::path cache = absolute_in("XDG_CACHE_HOME");
+  if (cache.empty() && !absolute_in("HOME").empty()) cache = absolute_in("HOME") / ".cache";
+  if (cache.empty())
+    throw InvalidInput(
+        "what was measured of this machine has no place: set XDG_CACHE_HOME or HOME to an absolute path, or "
+        "name a file (stowage calibrate --output FILE)");
+  return (cache / "stowage/here.json").string();
+}
+
+MachineFile read_machine_here() {
+  const std::string path = path_of_machine_here();
+  std::error_code error;
+  if (!std::filesystem::exists(path, error) && !error)
+    throw InvalidInput(
+        fmt::format("this machine has not been measured: run `stowage calibrate`, which leaves {}", path));
+  return read_machine_file(path);
+}
+
+}  // namespace stowage

@@ -1,0 +1,20 @@
+// The machine that a program runs on, as `stowage calibrate` measured it last.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "stowage/machine_file.h"
+
+namespace stowage {
+
+constexpr std::string_view machine_here = "here";  // the name that plans take
+
+// $XDG_CACHE_HOME/stowage/here.json, or $HOME/.cache/stowage/here.json. Throws InvalidInput where neither
+// variable is an absolute path.
+std::string path_of_machine_here();
+
+// Throws InvalidInput that shows the command to run where nothing was measured, or its file cannot be read.
+MachineFile read_machine_here();
+
+}  // namespace stowage
