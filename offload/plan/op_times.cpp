@@ -9,15 +9,13 @@ namespace stowage {
 OpTimes::OpTimes(const Problem& problem)
     : problem_(problem),
       producer_(problem.graph->tensors.size(), no_id),
-      readers_(problem.graph->tensors.size(), 0),
-      makes_item_(problem.graph->ops.size(), 0) {
+      rebuild_(problem.graph->ops.size(), ShareTimes{}) {
   const Graph& graph = *problem.graph;
   for (OpId op = 0; op < graph.ops.size(); ++op) {
     if (graph.op(op).phase != Phase::forward) continue;
     for (const TensorId id : graph.op(op).writes) producer_[id] = op;
-    for (const TensorId id : graph.op(op).reads) ++readers_[id];
   }
-  for (const ActivationItem& item : problem.items) makes_item_[item.writer] = 1;
+  find_rebuilding();
 }
 
 void OpTimes::add(OpId op, ShareTimes& lanes) const {
@@ -26,19 +24,46 @@ void OpTimes::add(OpId op, ShareTimes& lanes) const {
   if (lane_of(op) == share_peer) add_peer_sharing(problem_.sharing, of, *problem_.machine, lanes);
 }
 
-ShareTimes OpTimes::to_rebuild(OpId op) const {
+void OpTimes::find_rebuilding() {
   const Graph& graph = *problem_.graph;
-  ShareTimes times{};
-  add(op, times);
-  for (const TensorId id : graph.op(op).reads) {
-    const OpId producer = producer_[id];
-    const bool alone = producer != no_id && readers_[id] == 1 && !makes_item_[producer];
-    if (!alone || graph.op(producer).unit != graph.op(op).unit) continue;
-    const ShareTimes before = to_rebuild(producer);
-    for (std::size_t lane = 0; lane < share_lanes; ++lane) times.at(lane) += before.at(lane);
+  std::vector<double> bytes(graph.ops.size(), 0);  // by op: of what it makes that is rebuildable
+  std::vector<std::uint8_t> makes_item(graph.ops.size(), 0);
+  for (const ActivationItem& item : problem_.items) {
+    makes_item[item.writer] = 1;
+    if (item.rebuildable) bytes[item.writer] += static_cast<double>(item.bytes);
   }
-  return times;
+  std::vector<std::vector<OpId>> needed_by(graph.ops.size());  // by op without items
+  std::vector<OpId> seen_for(graph.ops.size(), no_id);
+  for (OpId op = 0; op < graph.ops.size(); ++op) {
+    if (bytes[op] == 0) continue;
+    add(op, rebuild_[op]);
+    std::vector<OpId> left{op};
+    while (!left.empty()) {
+      const OpId next = left.back();
+      left.pop_back();
+      for (const TensorId id : graph.op(next).reads) {
+        const OpId producer = producer_[id];
+        if (producer == no_id || producer >= next || makes_item[producer] || seen_for[producer] == op ||
+            graph.op(producer).unit != graph.op(op).unit)
+          continue;
+        seen_for[producer] = op;
+        needed_by[producer].push_back(op);
+        left.push_back(producer);
+      }
+    }
+  }
+  for (OpId op = 0; op < graph.ops.size(); ++op) {
+    double all = 0;
+    for (const OpId by : needed_by[op]) all += bytes[by];
+    ShareTimes times{};
+    if (all > 0) add(op, times);
+    for (const OpId by : needed_by[op])
+      for (std::size_t lane = 0; lane < share_lanes; ++lane)
+        rebuild_[by].at(lane) += times.at(lane) * bytes[by] / all;
+  }
 }
+
+ShareTimes OpTimes::to_rebuild(OpId op) const { return rebuild_[op]; }
 double OpTimes::seconds_to_rebuild(OpId op) const {
   const ShareTimes times = to_rebuild(op);
   return times[share_compute] + times[share_peer];

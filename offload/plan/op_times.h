@@ -17,7 +17,9 @@ class OpTimes {
   // Adds the op's time to its lane, and to those that it slows.
   void add(OpId op, ShareTimes& lanes) const;
   std::size_t lane_of(OpId op) const { return index_of(problem_.layout.lanes[op]); }
-  // The op once more, and ops whose results nothing but it reads and no item keeps.
+  // Of an op that makes rebuildable items: itself once more, and its part of the ops of its unit behind it
+  // whose results no item keeps. Several ops that need one of these have parts of it by the bytes of their
+  // items.
   ShareTimes to_rebuild(OpId op) const;
   double seconds_to_rebuild(OpId op) const;
 
@@ -30,10 +32,11 @@ class OpTimes {
   static Remakes no_remakes(const Problem& problem);
 
  private:
+  void find_rebuilding();
+
   const Problem& problem_;
-  std::vector<OpId> producer_;            // by tensor: the forward op that makes it
-  std::vector<std::uint32_t> readers_;    // by tensor: how many forward ops read it
-  std::vector<std::uint8_t> makes_item_;  // by op
+  std::vector<OpId> producer_;       // by tensor: the forward op that makes it
+  std::vector<ShareTimes> rebuild_;  // by op
 };
 
 }  // namespace stowage

@@ -25,6 +25,13 @@ WRAPPERS = ("DataParallel", "DistributedDataParallel", "FullyShardedDataParallel
             "DeepSpeedEngine")
 
 
+# Operations that look at shapes and types of what they are given, and at no bytes of it: their results can be made again without.
+SHAPE_ONLY = {"aten::" + name for name in (
+    "empty_like", "zeros_like", "ones_like", "full_like", "rand_like", "randn_like", "randint_like", "new_empty", "new_empty_strided",
+    "new_zeros", "new_ones", "new_full")}
+# Of these, the ones that write no bytes either.
+EMPTY = {"aten::empty", "aten::empty_strided", "aten::empty_like", "aten::new_empty", "aten::new_empty_strided"}
+
 # Of what PyTorch says where an operation needs more of a tensor than its shape.
 NEEDS_BYTES = ("fake impl", "FakeTensor", "tensor subclasses", "data pointer")
 
@@ -129,6 +136,8 @@ class Step(TorchDispatchMode):
         changed = [tensor for tensor in changed_by(func, args, kwargs) if tensor.numel() > 0]
         if not made and not changed:
             return  # a view, or nothing
+        if func._schema.name in SHAPE_ONLY:
+            given = []
         reads = list({id(value): value for value in (self.value_of(tensor) for tensor in given if tensor.numel() > 0)}.values())
         name = ".".join(part for part in (self.module, func._schema.name.split("::")[-1]) if part)
         name = self.unique(name + (".backward" if self.phase == "backward" else ""))
@@ -154,7 +163,7 @@ class Step(TorchDispatchMode):
             op["flops"] = float(count(*args, **kwargs, out_val=result))
             if given[0].dtype in (torch.float32, torch.float64, torch.bfloat16, torch.float16):
                 op["type"] = TYPES[given[0].dtype]
-        moved = [*given, *made.values()]
+        moved = [*given, *(made.values() if func._schema.name not in EMPTY else ())]
         op["bytes"] = float(sum(tensor.numel() * tensor.element_size() for tensor in moved))
         self.ops.append((op, reads, writes, aliases))
 
