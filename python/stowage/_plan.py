@@ -213,6 +213,9 @@ def plan(model, batch, machine="rtx4090", device_memory=None, host_memory=None, 
     answer = Answer(trace, question, lines)
     if not answer.fits and answer.json["lacks"] == "device":
         answer._text += _logits_line(trace, question, answer.json["op"])
+    if b'"aten.bernoulli_.' in trace:
+        answer._text += ("dropout       its masks, and attention's scores beside it, are counted as a CPU writes them; a card's fused kernels "
+                         "need less\n")
     if answer.fits and answer.json["host_budget_bytes"] is None:
         answer._text = (f"host memory   {answer.json['host_bytes']} bytes; no limit of it was given (host_memory=)\n"
                         + answer._text)

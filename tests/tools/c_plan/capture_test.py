@@ -268,6 +268,10 @@ class Plan(unittest.TestCase):
         readers = [op for op in ops_of(answer) if "blocks.1.sigmoid.out" in op["reads"]]
         self.assertEqual({op["phase"] for op in readers}, {"forward", "backward"})
 
+    def test_says_that_dropout_is_a_cpus(self):
+        self.assertIn("\ndropout ", str(stowage.plan(Blocks(dropout=0.1), ids(), loss=loss)))
+        self.assertNotIn("\ndropout ", str(stowage.plan(Blocks(), ids(), loss=loss)))
+
     def test_an_optimizer_says_its_numbers(self):
         optimizer = torch.optim.AdamW(Blocks().parameters(), betas=(0.8, 0.95), eps=1e-6, weight_decay=0.3)
         header = lines_of(stowage.plan(Blocks(), ids(), loss=loss, optimizer=optimizer))[0]
