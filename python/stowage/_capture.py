@@ -12,6 +12,8 @@ from contextlib import contextmanager, nullcontext
 import torch
 from torch._subclasses.fake_tensor import (DataDependentOutputException, DynamicOutputShapeException, FakeTensor, FakeTensorMode,
                                            UnsupportedOperatorException, unset_fake_temporarily)
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.flop_counter import flop_registry
@@ -324,6 +326,35 @@ def require_read(hidden, step):
                           "not read it; keep no tensor there that is not needed")
 
 
+class OnACard(TorchFunctionMode):
+    """Dropout, and attention with dropout, by the fused kernels that a card has for them. Without dropout a CPU's attention is fused, too."""
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        if func is functional.dropout:
+            return dropout_on_a_card(*args, **kwargs)
+        if func is functional.scaled_dot_product_attention:
+            return attention_on_a_card(*args, **kwargs)
+        return func(*args, **kwargs)
+
+
+def dropout_on_a_card(input, p=0.5, training=True, inplace=False):
+    return torch.native_dropout(input, p, True)[0] if training and p > 0 else input
+
+
+def attention_on_a_card(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
+    if dropout_p == 0 or enable_gqa:
+        return functional.scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, scale=scale,
+                                                       enable_gqa=enable_gqa)
+    if attn_mask is None and query.dtype in (torch.bfloat16, torch.float16):
+        return torch.ops.aten._scaled_dot_product_flash_attention(query, key, value, dropout_p, is_causal, scale=scale)[0]
+    if attn_mask is not None:
+        if attn_mask.dtype == torch.bool:
+            attn_mask = torch.zeros(attn_mask.shape, dtype=query.dtype).masked_fill(~attn_mask, float("-inf"))
+        attn_mask = attn_mask.to(query.dtype).expand(*query.shape[:-1], key.shape[-2])
+    return torch.ops.aten._scaled_dot_product_efficient_attention(query, key, value, attn_mask, True, dropout_p, is_causal, scale=scale)[0]
+
+
 def fake_like(tensor, mode):
     with mode:
         return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="cpu")
@@ -365,9 +396,11 @@ def counts_of(batch):
     return {"samples": samples, "tokens": ids.numel() if ids is not None else 0}
 
 
-def capture(model, batch, clip=None, loss=None, optimizer=None):
+def capture(model, batch, clip=None, loss=None, optimizer=None, kernels="cpu"):
     """The trace's text. Throws Refused, with what to do, for a step that cannot be recorded."""
     require_plain(model)
+    if kernels not in ("cpu", "card"):
+        raise Refused(f"plan: kernels={kernels!r}; give 'cpu' or 'card'")
     header = {"stowage_trace": 2, "loss": "", "optimizer": optimizer_of(optimizer, clip)}
     header |= {name: count for name, count in counts_of(batch).items() if count > 0}
     mode, step = FakeTensorMode(allow_non_fake_inputs=True), Step()
@@ -376,7 +409,8 @@ def capture(model, batch, clip=None, loss=None, optimizer=None):
     batch = tree_map(lambda leaf: stand_in(leaf, mode) if isinstance(leaf, torch.Tensor) else leaf,
                      dict(batch) if hasattr(batch, "keys") else batch)
     try:
-        with warnings.catch_warnings(), in_training(model), watched(model, step), mode, step, autocast_here(), torch.enable_grad():
+        with warnings.catch_warnings(), in_training(model), watched(model, step), mode, step, autocast_here(), torch.enable_grad(), \
+                OnACard() if kernels == "card" else nullcontext():
             warnings.simplefilter("ignore")
             value = loss_in(call(model, tensors, batch), batch, loss)
             hidden = hidden_in(value, step)

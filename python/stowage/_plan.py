@@ -191,13 +191,14 @@ def _logits_line(trace, question, op):
 
 
 def plan(model, batch, machine="rtx4090", device_memory=None, host_memory=None, policy="auto", clip=None, loss=None,
-         optimizer=None):
+         optimizer=None, kernels="cpu"):
     """Plans a training step of a PyTorch model, forward, backward and AdamW, before anything of it runs.
 
     model: a torch.nn.Module on any one device, such as meta; nothing of it is allocated or changed. batch: what it takes: a
     tensor, a tuple or a mapping. loss: a function of the model's output and the batch that returns a scalar; None: the output
     is one, has one as `.loss`, or is a tuple whose first is one. optimizer: a torch.optim.Adam or AdamW, or its class; None:
-    AdamW. clip: the norm to which gradients are clipped; None: they are not. The others: as plan_trace.
+    AdamW. clip: the norm to which gradients are clipped; None: they are not. kernels: "card" for dropout, and attention with
+    dropout, by a card's fused kernels, which keep less; "cpu": as a run on the CPU has them. The others: as plan_trace.
     Returns an Answer, also where the step does not fit; raises Refused, with what to do, for a model that cannot be planned.
     """
     try:
@@ -207,7 +208,7 @@ def plan(model, batch, machine="rtx4090", device_memory=None, host_memory=None, 
     lines = []
     if not getattr(model, "training", True):
         lines.append("mode          train(), though the model is in eval(): dropout and what else training has is counted")
-    trace = capture(model, batch, clip, loss, optimizer).encode()
+    trace = capture(model, batch, clip, loss, optimizer, kernels).encode()
     question = {**_machine(machine), "device_memory": _bytes("device_memory", device_memory),
                 "host_memory": _bytes("host_memory", host_memory), "policy": policy, "name": type(model).__name__}
     answer = Answer(trace, question, lines)
@@ -215,7 +216,7 @@ def plan(model, batch, machine="rtx4090", device_memory=None, host_memory=None, 
         answer._text += _logits_line(trace, question, answer.json["op"])
     if b'"aten.bernoulli_.' in trace:
         answer._text += ("dropout       its masks, and attention's scores beside it, are counted as a CPU writes them; a card's fused kernels "
-                         "need less\n")
+                         "keep less: kernels=\"card\"\n")
     if answer.fits and answer.json["host_budget_bytes"] is None:
         answer._text = (f"host memory   {answer.json['host_bytes']} bytes; no limit of it was given (host_memory=)\n"
                         + answer._text)

@@ -268,6 +268,33 @@ class Plan(unittest.TestCase):
         readers = [op for op in ops_of(answer) if "blocks.1.sigmoid.out" in op["reads"]]
         self.assertEqual({op["phase"] for op in readers}, {"forward", "backward"})
 
+    def test_a_cards_kernels_keep_less_of_dropout(self):
+        class Attention(nn.Module):
+            def __init__(self, masked):
+                super().__init__()
+                self.products, self.masked, self.dropout = nn.Linear(64, 192), masked, nn.Dropout(0.1)
+
+            def forward(self, x):
+                q, k, v = (part.unflatten(-1, (4, 16)).transpose(1, 2) for part in self.products(x).chunk(3, dim=-1))
+                mask = torch.ones(32, 32, dtype=torch.bool).tril() if self.masked else None
+                x = nn.functional.scaled_dot_product_attention(q, k, v, mask, dropout_p=0.1, is_causal=not self.masked)
+                return self.dropout(x.transpose(1, 2).flatten(2))
+
+        for masked in (False, True):
+            for type, kernel in ((torch.float32, "efficient"), (torch.bfloat16, "efficient" if masked else "flash")):
+                model = Blocks(block=lambda: Attention(masked)).to(type)
+                cpu, card = (stowage.plan(model, ids(), loss=loss, kernels=kernels) for kernels in ("cpu", "card"))
+                self.assertLess(card.json["need_bytes"], cpu.json["need_bytes"])
+                kernels = {op["kernel"] for op in ops_of(card)}
+                self.assertIn(f"aten._scaled_dot_product_{kernel}_attention.default", kernels)
+                self.assertIn(f"aten._scaled_dot_product_{kernel}_attention_backward.default", kernels)
+                self.assertIn("aten.native_dropout.default", kernels)
+                self.assertNotIn("\ndropout ", str(card))
+        plain = [stowage.plan(Blocks(), ids(), loss=loss, kernels=kernels)._trace for kernels in ("cpu", "card")]
+        self.assertEqual(*plain)
+        with self.assertRaisesRegex(stowage.Refused, "give 'cpu' or 'card'"):
+            stowage.plan(Blocks(), ids(), loss=loss, kernels="cuda")
+
     def test_says_that_dropout_is_a_cpus(self):
         self.assertIn("\ndropout ", str(stowage.plan(Blocks(dropout=0.1), ids(), loss=loss)))
         self.assertNotIn("\ndropout ", str(stowage.plan(Blocks(), ids(), loss=loss)))
