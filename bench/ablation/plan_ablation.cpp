@@ -40,7 +40,7 @@ const std::vector<Technique>& techniques() {
       {"no joined units", [](S& s) { s.joined_units.clear(); }},
       {"no second look at divided items", [](S& s) { s.undivided = 1e9; }},
       {"no balanced rounding", [](S& s) { s.alone_share = 1; }},
-      {"no early places", [](S& s) { s.early_places = {}; }},
+      {"no leads of places", [](S& s) { s.place_leads = {}; }},
       {"no spills", [](S& s) { s.spills = false; }},
       {"no remakes", [](S& s) { s.remakes = false; }},
       {"no efficient buckets", [](S& s) { s.efficient_buckets = false; }},

@@ -157,9 +157,9 @@ struct PlannerSettings {
 
   // For one budget, at most so many candidates of one cell are placed. The smallest cell has no such limit.
   std::size_t most_placed = 6;
-  // How long places are to be free before the transfers that fill them, and behind those that empty them, in
-  // times of the transfer; the most wanted first (offload/plan/early_places.h).
-  std::vector<double> early_places{2, 1, 0.5, 0.25};
+  // Leads of places (offload/plan/transfer_places.h): how long an offset should be free before the transfer
+  // that fills it and after the one that empties it, in units of that transfer's time; the most wanted first.
+  std::vector<double> place_leads{2, 1, 0.5, 0.25};
   // A branch-and-bound search for places, where the usual placement finds none (offload/plan/arena.h).
   bool search = true;
 };

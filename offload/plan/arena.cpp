@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "offload/plan/early.h"
-#include "offload/plan/early_places.h"
+#include "offload/plan/transfer_places.h"
 #include "src/placement/blocks.h"
 #include "src/placement/time_beam.h"
 #include "stowage/placement.h"
@@ -159,8 +159,9 @@ std::optional<Plan> placed_within(const Problem& problem, const Draft& draft, By
   std::optional<std::vector<Bytes>> offsets = arena.greedy(known);
   if (arena.peak_of(*offsets) > capacity && settings.search) offsets = arena.search_under(capacity, known);
   if (!offsets || arena.peak_of(*offsets) > capacity) return std::nullopt;
-  return complete_at(problem, draft,
-                     early_places(problem, draft, std::move(*offsets), capacity, settings.early_places));
+  return complete_at(
+      problem, draft,
+      places_for_transfers(problem, draft, std::move(*offsets), capacity, settings.place_leads));
 }
 
 Plan placed_low(const Problem& problem, const Draft& draft) {

@@ -31,7 +31,7 @@ class KnownPlaces {
 };
 
 // The plan of this draft where its lifetimes find places within `capacity`: residents at the bottom, above
-// them what place() (placement.h) finds, or else a branch-and-bound search; then early_places.h moves what
+// them what place() (placement.h) finds, or else a branch-and-bound search; then transfer_places.h moves what
 // transfers wait for. Places decide which instructions
 // wait for each other, so they change the plan's time.
 std::optional<Plan> placed_within(const Problem& problem, const Draft& draft, Bytes capacity,

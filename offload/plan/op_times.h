@@ -17,9 +17,9 @@ class OpTimes {
   // Adds the op's time to its lane, and to those that it slows.
   void add(OpId op, ShareTimes& lanes) const;
   std::size_t lane_of(OpId op) const { return index_of(problem_.layout.lanes[op]); }
-  // Of an op that makes rebuildable items: itself once more, and its part of the ops of its unit behind it
-  // whose results no item keeps. Several ops that need one of these have parts of it by the bytes of their
-  // items.
+  // Returns the time to replay `op`, which makes a rebuildable item: its own, and its part of each op of its
+  // unit that the replay needs and whose results no item keeps. The time of such an op is divided among the
+  // items that need it, by their bytes. 0 for other ops.
   ShareTimes to_rebuild(OpId op) const;
   double seconds_to_rebuild(OpId op) const;
 

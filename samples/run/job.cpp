@@ -35,7 +35,8 @@ std::string this_machine() {
   return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
 }
 
-// MPI waits for a rank that is gone. What the user has read of this rank's end is not told again.
+// Ends the process at once, since MPI waits for a rank that is gone. `is_told`: the user has read this rank's
+// error already.
 [[noreturn]] void end_program(const std::string& why, bool is_told) {
   if (!is_told)
     std::fprintf(stderr, "%s%s: %s\n", terminal_columns(stderr) > 0 ? "\r\033[K" : "",

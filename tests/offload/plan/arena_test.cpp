@@ -66,7 +66,7 @@ TEST(PlacedWithin, MakesValidPlansThatKeepTheCapacityAndTheDraft) {
 // Where there is room, transfers seldom wait for what was at their places before.
 TEST(PlacedWithin, PlacesAreFreeBeforeTransfersNeedThem) {
   PlannerSettings low;
-  low.early_places = {};
+  low.place_leads = {};
   double seconds = 0, seconds_of_low = 0;
   int faster = 0, slower = 0;
   each_draft(Transfers::ahead, [&](const Problem& problem, const Sketch& sketch) {

@@ -1,4 +1,4 @@
-#include "offload/plan/early_places.h"
+#include "offload/plan/transfer_places.h"
 
 #include <algorithm>
 #include <utility>
@@ -12,11 +12,11 @@ namespace {
 
 using placement::Block;
 
-constexpr int passes = 2;  // what has moved leaves places to others
+constexpr int passes = 2;  // a lifetime that moves frees its old offset for others
 
-class EarlyPlaces {
+class TransferPlaces {
  public:
-  EarlyPlaces(const Problem& problem, const Draft& draft, std::vector<Bytes> offsets, Bytes capacity)
+  TransferPlaces(const Problem& problem, const Draft& draft, std::vector<Bytes> offsets, Bytes capacity)
       : problem_(problem),
         draft_(draft),
         offsets_(std::move(offsets)),
@@ -71,13 +71,13 @@ class EarlyPlaces {
       block.last = position_behind(block.last, lead * problem_.machine->d2h.seconds(block.bytes));
     return block;
   }
-  // The last position that begins so much earlier, or the first one.
+  // Returns the last position that begins `seconds` earlier, or the first one.
   Position position_before(Position position, double seconds) const {
     const auto at = begins_.begin() + static_cast<std::ptrdiff_t>(position);
     const auto later = std::upper_bound(begins_.begin(), at, *at - seconds);
     return later == begins_.begin() ? 0 : static_cast<Position>(later - begins_.begin() - 1);
   }
-  // The first position that begins so much later, or the end.
+  // Returns the first position that begins `seconds` later, or the end.
   Position position_behind(Position position, double seconds) const {
     const auto at = begins_.begin() + static_cast<std::ptrdiff_t>(position);
     const auto later = std::lower_bound(at, begins_.end(), *at + seconds);
@@ -124,10 +124,11 @@ class EarlyPlaces {
 
 }  // namespace
 
-std::vector<Bytes> early_places(const Problem& problem, const Draft& draft, std::vector<Bytes> offsets,
-                                Bytes capacity, const std::vector<double>& leads) {
+std::vector<Bytes> places_for_transfers(const Problem& problem, const Draft& draft,
+                                        std::vector<Bytes> offsets, Bytes capacity,
+                                        const std::vector<double>& leads) {
   if (leads.empty() || offsets.empty()) return offsets;
-  return EarlyPlaces(problem, draft, std::move(offsets), capacity).find(leads);
+  return TransferPlaces(problem, draft, std::move(offsets), capacity).find(leads);
 }
 
 }  // namespace stowage
