@@ -7,13 +7,12 @@ they take in a real run. A value of the trace is a storage from one write to the
 
 import json
 import warnings
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 
 import torch
 from torch._subclasses.fake_tensor import (DataDependentOutputException, DynamicOutputShapeException, FakeTensor, FakeTensorMode,
                                            UnsupportedOperatorException, unset_fake_temporarily)
 from torch.nn import functional
-from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.flop_counter import flop_registry
@@ -35,7 +34,13 @@ SHAPE_ONLY = {"aten::" + name for name in (
 EMPTY = {"aten::empty", "aten::empty_strided", "aten::empty_like", "aten::new_empty", "aten::new_empty_strided"}
 
 # Of what PyTorch says where an operation needs more of a tensor than its shape.
-NEEDS_BYTES = ("fake impl", "FakeTensor", "tensor subclasses", "data pointer")
+NEEDS_BYTES = ("no fake impl registered", "is not supported for tensor subclasses", "Cannot access data pointer")
+
+
+# And where its operands are on different devices.
+SEVERAL_DEVICES = ("is not on the expected device", "two different devices", "at least two devices")
+
+RECOMPUTES = ("plan: {} runs again in backward (gradient checkpointing); turn that off: what is recomputed is the plan's to decide")
 
 
 def tensors_in(tree):
@@ -85,6 +90,8 @@ class Step(TorchDispatchMode):
         self.units, self.unit, self.module = ["start"], 0, ""
         self.places = {}  # of an autograd node's sequence number: unit and module of its forward operation
         self.names = {}
+        self.held = []  # backward: values that the next operation is taken to read
+        self.recomputes = False
 
     def unique(self, name):
         count = self.names[name] = self.names.get(name, 0) + 1
@@ -115,18 +122,24 @@ class Step(TorchDispatchMode):
         if place is not None:
             self.unit, self.module = min(self.unit, place[0]), place[1]
 
+    def find_recomputation(self):
+        """Of backward's operations only those of a forward that runs again have gradients of their own. A function of the model's own may
+        do so; to refuse here would end the process."""
+        node = torch._C._current_autograd_node()
+        own = isinstance(node, torch.autograd.function.BackwardCFunction) and node.name() != "CheckpointFunctionBackward"
+        self.recomputes |= node is not None and torch.is_grad_enabled() and not own
+
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         given = tensors_in((args, kwargs))
-        if not any(isinstance(tensor, FakeTensor) for tensor in given):
+        if not any(isinstance(tensor, FakeTensor) for tensor in given) and is_real(func, args, kwargs):
             with unset_fake_temporarily():
-                result = func(*args, **kwargs)
-            if not any(tensor.is_floating_point() or tensor.is_complex() for tensor in tensors_in(result)):
-                return result
+                return func(*args, **kwargs)
         if self.phase == "forward":
             self.places[torch.autograd._get_sequence_nr() - 1] = (self.unit, self.module)
         else:
             self.find_place()
+            self.find_recomputation()
         result = func(*args, **kwargs)
         self.record(func, args, kwargs, given, result)
         return result
@@ -140,7 +153,9 @@ class Step(TorchDispatchMode):
             return  # a view, or nothing
         if func._schema.name in SHAPE_ONLY:
             given = []
-        reads = list({id(value): value for value in (self.value_of(tensor) for tensor in given if tensor.numel() > 0)}.values())
+        reads = [*(self.value_of(tensor) for tensor in given if tensor.numel() > 0), *self.held]
+        reads = list({id(value): value for value in reads}.values())
+        self.held = []
         name = ".".join(part for part in (self.module, func._schema.name.split("::")[-1]) if part)
         name = self.unique(name + (".backward" if self.phase == "backward" else ""))
         op = {"op": name, "phase": self.phase, "unit": self.units[self.unit], "kernel": kernel_of(func, given, made)}
@@ -168,6 +183,15 @@ class Step(TorchDispatchMode):
         moved = [*given, *(made.values() if func._schema.name not in EMPTY else ())]
         op["bytes"] = float(sum(tensor.numel() * tensor.element_size() for tensor in moved))
         self.ops.append((op, reads, writes, aliases))
+
+
+def is_real(func, args, kwargs):
+    """Whether an operation on real tensors, which are whole numbers, gives real ones again."""
+    try:
+        results = tensors_in(func(*args, **kwargs))
+    except (DataDependentOutputException, DynamicOutputShapeException):
+        return True
+    return not any(tensor.is_floating_point() or tensor.is_complex() for tensor in results)
 
 
 def changed_by(func, args, kwargs):
@@ -209,6 +233,12 @@ def require_plain(model):
         what = f"plan: {name or 'the model'} ({type(module).__name__})"
         if wrapper := kinds.intersection(WRAPPERS):
             raise Refused(f"{what} is wrapped in {wrapper.pop()}; give the model itself")
+        if getattr(module, "_compiled_call_impl", None) is not None or hasattr(module.forward, "_torchdynamo_orig_callable"):
+            raise Refused(f"{what} is compiled; give the model as it was before")
+        if isinstance(module, torch.jit.ScriptModule):
+            raise Refused(f"{what} is a ScriptModule; give the module that it was made of")
+        if isinstance(module, torch.nn.RNNBase):
+            raise Refused(f"{what} is a recurrent layer, whose kernels do not say what memory they take")
         if hasattr(module, "_hf_hook"):
             raise Refused(f"{what} has hooks of accelerate (device_map); load it without device_map")
         if getattr(module, "gradient_checkpointing", False) is True:
@@ -217,6 +247,8 @@ def require_plain(model):
         if getattr(module, "sparse", False) is True and isinstance(module, (torch.nn.Embedding, torch.nn.EmbeddingBag)):
             raise Refused(f"{what} has sparse gradients; make it with sparse=False")
     for name, parameter in model.named_parameters():
+        if isinstance(parameter, torch.nn.parameter.UninitializedParameter):
+            raise Refused(f"plan: {name} has no shape yet; run the model once before")
         if parameter.is_quantized or type(parameter).__name__ in ("Params4bit", "Int8Params") or parameter.layout != torch.strided:
             raise Refused(f"plan: {name} is quantised or sparse; load the model in bf16, f16 or f32")
 
@@ -240,7 +272,7 @@ def loss_in(output, batch, loss):
     elif isinstance(output, torch.Tensor):
         value = output
     else:
-        value = getattr(output, "loss", None)
+        value = output.get("loss") if isinstance(output, dict) else getattr(output, "loss", None)
         if value is None and isinstance(output, (tuple, list)) and output:
             value = output[0]
     if isinstance(value, torch.Tensor) and value.numel() == 1 and value.requires_grad:
@@ -252,13 +284,18 @@ def loss_in(output, batch, loss):
 
 @contextmanager
 def in_training(model):
+    """Of a model in train() parts may be in eval(), and stay so. What a train() of the model's own changes is taken back."""
     modes = [(module, module.training) for module in model.modules()]
-    model.train()
+    trained = [(parameter, parameter.requires_grad) for parameter in model.parameters()]
+    if not model.training:
+        model.train()
     try:
         yield
     finally:
         for module, mode in modes:
             module.training = mode
+        for parameter, requires in trained:
+            parameter.requires_grad = requires
 
 
 @contextmanager
@@ -270,8 +307,7 @@ def watched(model, step):
     def before(name):
         def hook(module, _):
             if step.phase == "backward":
-                raise Refused(f"plan: {name or 'the model'} runs again in backward (gradient checkpointing); turn that off: what is "
-                              "recomputed is the plan's to decide")
+                raise Refused(RECOMPUTES.format(name or "the model"))
             if id(module) in blocks:
                 step.enter_unit(name)
             inside.append(step.module)
@@ -284,10 +320,10 @@ def watched(model, step):
             step.enter_unit("end")
 
     last = (blocks_of(model) or [None])[-1]
-    for name, module in model.named_modules():
-        hooks.append(module.register_forward_pre_hook(before(name)))
-        hooks.append(module.register_forward_hook(after))
     try:
+        for name, module in model.named_modules():
+            hooks.append(module.register_forward_pre_hook(before(name)))
+            hooks.append(module.register_forward_hook(after))
         yield
     finally:
         for hook in hooks:
@@ -301,58 +337,52 @@ def autocast_here():
     return nullcontext()
 
 
-def hidden_in(loss, step):
-    """What functions of the model's own (torch.autograd.Function) keep without save_for_backward: names and values."""
-    found, seen, left = [], set(), [loss.grad_fn]
+def hold_saved(loss, step):
+    """Keeps what functions of the model's own (torch.autograd.Function) save until their backward runs, whether that reads it or not."""
+    seen, left = set(), [loss.grad_fn]
     while left:
         node = left.pop()
         if node is None or node in seen:
             continue
         seen.add(node)
         left += [before for before, _ in node.next_functions]
-        for tensor in tensors_in(list(getattr(node, "__dict__", {}).values())):
-            value = step.newest.get(key_of(tensor))
-            if value is not None and value.kind == "activation":
-                found.append((node.name(), value))
-    return found
+        if not isinstance(node, torch.autograd.function.BackwardCFunction):
+            continue
+        saved = tensors_in([*node.__dict__.values(), *node.saved_tensors])
+        values = [step.newest[key_of(tensor)] for tensor in saved if key_of(tensor) in step.newest]
+        if values:
+            node.register_prehook(lambda _, values=values: step.held.extend(values))
 
 
-def require_read(hidden, step):
-    """Throws Refused for a value that is kept until backward and that nothing there reads: the trace does not show it."""
-    read = {id(value) for op, reads, _, _ in step.ops if op["phase"] == "backward" for value in reads}
-    for name, value in hidden:
-        if id(value) not in read:
-            raise Refused(f"plan: {name.removesuffix('Backward')}, a function of the model's own, keeps {value.name} until backward, which does "
-                          "not read it; keep no tensor there that is not needed")
-
-
-class OnACard(TorchFunctionMode):
+@contextmanager
+def on_a_card():
     """Dropout, and attention with dropout, by the fused kernels that a card has for them. Without dropout a CPU's attention is fused, too."""
+    dropout, attention = functional.dropout, functional.scaled_dot_product_attention
 
-    def __torch_function__(self, func, types, args=(), kwargs=None):
-        kwargs = kwargs or {}
-        if func is functional.dropout:
-            return dropout_on_a_card(*args, **kwargs)
-        if func is functional.scaled_dot_product_attention:
-            return attention_on_a_card(*args, **kwargs)
-        return func(*args, **kwargs)
+    def fused_dropout(input, p=0.5, training=True, inplace=False):
+        if training and 0 < p < 1 and not inplace:
+            return torch.native_dropout(input, p, True)[0]
+        return dropout(input, p, training, inplace)
 
+    def fused_attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
+        if not 0 < dropout_p < 1 or enable_gqa or query.dim() != 4:
+            return attention(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
+        if torch.is_autocast_enabled("cpu"):
+            query, key, value = (tensor.to(torch.get_autocast_dtype("cpu")) for tensor in (query, key, value))
+        if attn_mask is None and query.dtype in (torch.bfloat16, torch.float16):
+            return torch.ops.aten._scaled_dot_product_flash_attention(query, key, value, dropout_p, is_causal, scale=scale)[0]
+        if attn_mask is not None:
+            if attn_mask.dtype == torch.bool:
+                attn_mask = torch.zeros(attn_mask.shape, dtype=query.dtype).masked_fill(~attn_mask, float("-inf"))
+            attn_mask = attn_mask.to(query.dtype).expand(*query.shape[:-1], key.shape[-2])
+        return torch.ops.aten._scaled_dot_product_efficient_attention(query, key, value, attn_mask, True, dropout_p, is_causal,
+                                                                      scale=scale)[0]
 
-def dropout_on_a_card(input, p=0.5, training=True, inplace=False):
-    return torch.native_dropout(input, p, True)[0] if training and p > 0 else input
-
-
-def attention_on_a_card(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
-    if dropout_p == 0 or enable_gqa:
-        return functional.scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, scale=scale,
-                                                       enable_gqa=enable_gqa)
-    if attn_mask is None and query.dtype in (torch.bfloat16, torch.float16):
-        return torch.ops.aten._scaled_dot_product_flash_attention(query, key, value, dropout_p, is_causal, scale=scale)[0]
-    if attn_mask is not None:
-        if attn_mask.dtype == torch.bool:
-            attn_mask = torch.zeros(attn_mask.shape, dtype=query.dtype).masked_fill(~attn_mask, float("-inf"))
-        attn_mask = attn_mask.to(query.dtype).expand(*query.shape[:-1], key.shape[-2])
-    return torch.ops.aten._scaled_dot_product_efficient_attention(query, key, value, attn_mask, True, dropout_p, is_causal, scale=scale)[0]
+    functional.dropout, functional.scaled_dot_product_attention = fused_dropout, fused_attention
+    try:
+        yield
+    finally:
+        functional.dropout, functional.scaled_dot_product_attention = dropout, attention
 
 
 def fake_like(tensor, mode):
@@ -364,7 +394,36 @@ def stand_in(tensor, mode):
     """Floating values have shapes alone; others are copied, since a step may change them in place."""
     if tensor.is_floating_point() or tensor.is_complex():
         return fake_like(tensor, mode)
-    return torch.zeros(tensor.shape, dtype=tensor.dtype) if tensor.is_meta else tensor.detach().cpu().clone()
+    return torch.zeros(tensor.shape, dtype=tensor.dtype, device="cpu") if tensor.is_meta else tensor.detach().cpu().clone()
+
+
+@contextmanager
+def untouched(model, mode):
+    """Whatever the step does to the modules' attributes is taken back: caches that forward fills, say. Tensors that are no parameters and
+    no buffers have stand-ins meanwhile, those in objects of other classes excepted."""
+    own = set(torch.nn.Module().__dict__)
+    attributes = [(module, dict(module.__dict__)) for module in model.modules()]
+    contents = [(value, value.copy()) for _, kept in attributes for value in kept.values() if type(value) in (list, dict, set)]
+    known = {}
+
+    def replaced(leaf):
+        if isinstance(leaf, torch.Tensor):
+            return known.setdefault(id(leaf), stand_in(leaf, mode))
+        return leaf
+
+    try:
+        for module, kept in attributes:
+            for name, value in kept.items():
+                if name not in own and type(value) in (torch.Tensor, torch.nn.Parameter, list, tuple, dict) and tensors_in(value):
+                    module.__dict__[name] = tree_map(replaced, value)
+        yield
+    finally:
+        for module, kept in attributes:
+            module.__dict__.clear()
+            module.__dict__.update(kept)
+        for value, copy in contents:
+            value.clear()
+            (value.extend if isinstance(value, list) else value.update)(copy)
 
 
 def stand_ins(model, step, mode):
@@ -409,11 +468,14 @@ def capture(model, batch, clip=None, loss=None, optimizer=None, kernels="cpu"):
     batch = tree_map(lambda leaf: stand_in(leaf, mode) if isinstance(leaf, torch.Tensor) else leaf,
                      dict(batch) if hasattr(batch, "keys") else batch)
     try:
-        with warnings.catch_warnings(), in_training(model), watched(model, step), mode, step, autocast_here(), torch.enable_grad(), \
-                OnACard() if kernels == "card" else nullcontext():
+        with ExitStack() as stack:
+            for context in (warnings.catch_warnings(), torch.random.fork_rng(devices=[]), torch.device("cpu"), torch.inference_mode(False),
+                            in_training(model), untouched(model, mode), watched(model, step), mode, step, autocast_here(),
+                            torch.enable_grad(), on_a_card() if kernels == "card" else nullcontext()):
+                stack.enter_context(context)
             warnings.simplefilter("ignore")
             value = loss_in(call(model, tensors, batch), batch, loss)
-            hidden = hidden_in(value, step)
+            hold_saved(value, step)
             step.backward_of(value)
     except (DataDependentOutputException, DynamicOutputShapeException) as error:
         raise Refused(f"plan: {step.module or 'the model'} looks at values ({error.func}), which a plan does not have; take that out "
@@ -421,11 +483,15 @@ def capture(model, batch, clip=None, loss=None, optimizer=None, kernels="cpu"):
     except UnsupportedOperatorException as error:
         raise Refused(f"plan: {step.module or 'the model'} has an operation whose shapes are not known ({error.func})") from error
     except RuntimeError as error:
+        if any(words in str(error) for words in SEVERAL_DEVICES):
+            raise Refused(f"plan: {step.module or 'the model'} has tensors on several devices; make them on the device of what it is "
+                          "given") from error
         if not any(words in str(error) for words in NEEDS_BYTES):
             raise
         raise Refused(f"plan: {step.module or 'the model'} has an operation that looks at bytes, which a plan does not have, or does not say "
                       f"its shapes: {str(error).splitlines()[0]}") from error
-    require_read(hidden, step)
+    if step.recomputes:
+        raise Refused(RECOMPUTES.format("a part of the model"))
     name_gradients(step, tensors)
     return written(step, step.value_of(value), header)
 

@@ -54,7 +54,7 @@ def version():
 
 
 def machines():
-    """The names that `machine` takes, beside the path of a file that `stowage calibrate` wrote."""
+    """The names that `machine` takes, beside "here", what `stowage calibrate` measured last, and the path of a file that it wrote."""
     return _library.stowage_plan_machines().decode().split()
 
 
@@ -69,6 +69,9 @@ def _bytes(name, memory):
 
 
 def _machine(machine):
+    if not isinstance(machine, (str, os.PathLike)):
+        raise Refused(f"machine: {machine!r}; give a name of stowage.machines(), 'here', or the path of a file that `stowage calibrate` wrote")
+    machine = os.fspath(machine)
     if machine.endswith(".json") or "/" in machine:
         try:
             return {"machine_file": Path(machine).read_text(encoding="utf-8")}
@@ -162,7 +165,8 @@ def _write(path, text):
 def plan_trace(trace, machine="rtx4090", device_memory=None, host_memory=None, policy="auto", name=None):
     """Plans the step of a trace (docs/trace.md), or of a graph's JSON.
 
-    trace: its text (str or bytes). machine: a name of machines(), or the path of a file that `stowage calibrate` wrote.
+    trace: its text (str or bytes). machine: a name of machines(), "here", or the path of a file that
+    `stowage calibrate` wrote.
     device_memory, host_memory: bytes, or a text such as "6GiB"; None: what the machine has. policy: as `stowage plan
     --policy`. name: of the step, for messages and the page. Returns an Answer, also where the step does not fit; raises
     Refused for a question or a trace that cannot be answered.
@@ -214,7 +218,7 @@ def plan(model, batch, machine="rtx4090", device_memory=None, host_memory=None, 
     answer = Answer(trace, question, lines)
     if not answer.fits and answer.json["lacks"] == "device":
         answer._text += _logits_line(trace, question, answer.json["op"])
-    if b'"aten.bernoulli_.' in trace:
+    if kernels == "cpu" and b'"aten.bernoulli_.' in trace:
         answer._text += ("dropout       its masks, and attention's scores beside it, are counted as a CPU writes them; a card's fused kernels "
                          "keep less: kernels=\"card\"\n")
     if answer.fits and answer.json["host_budget_bytes"] is None:

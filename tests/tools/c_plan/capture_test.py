@@ -142,6 +142,54 @@ class Plan(unittest.TestCase):
         stowage.plan(InPlace(), batch, loss=loss)
         self.assertTrue(torch.equal(batch, ids()))
 
+    def test_what_forward_leaves_in_the_model_is_taken_back(self):
+        class Caches(Blocks):
+            def __init__(self):
+                super().__init__()
+                self.scale, self.seen, self.mean, self.modes = None, [], torch.ones(64), {"calls": 0}
+
+            def forward(self, ids):
+                self.mean.mul_(0.5)
+                self.modes["calls"] += 1
+                if self.scale is None:
+                    self.scale = torch.arange(64.0).cos()
+                x = self.table(ids) * self.scale * self.mean
+                self.seen.append(x)
+                return self.head(x)
+
+            def train(self, mode=True):
+                self.table.weight.requires_grad = False
+                return super().train(mode)
+
+        model, before = Caches().eval(), torch.get_rng_state()
+        model.table.weight.requires_grad = True
+        stowage.plan(model, ids(), loss=loss)
+        self.assertIsNone(model.scale)
+        self.assertEqual((model.seen, model.modes), ([], {"calls": 0}))
+        self.assertTrue(torch.equal(model.mean, torch.ones(64)))
+        self.assertTrue(model.table.weight.requires_grad)
+        loss(model(ids()), ids()).backward()
+        self.assertIs(type(model.table.weight.grad), torch.Tensor)
+
+        class Draws(Blocks):
+            def forward(self, ids):
+                torch.zeros(2**19, 2**19)
+                return super().forward(ids + torch.randint(0, 1, ids.shape)) * torch.rand(1)
+
+        with torch.device("meta"):
+            other = stowage.plan(Draws(), ids(), loss=loss)
+        self.assertTrue(torch.equal(torch.get_rng_state(), before))
+        self.assertEqual(stowage.plan(Draws(), ids(), loss=loss).json, other.json)
+
+    def test_parts_that_are_in_eval_stay_so(self):
+        model = nn.Sequential(nn.Linear(16, 16), nn.Dropout(0.5), nn.Linear(16, 1)).train()
+        model[1].eval()
+        answer = stowage.plan(model, torch.zeros(8, 16), loss=lambda output, batch: output.mean())
+        self.assertNotIn("bernoulli", answer._trace.decode())
+        model.eval()
+        answer = stowage.plan(model, torch.zeros(8, 16), loss=lambda output, batch: {"loss": output.mean()}["loss"])
+        self.assertIn("bernoulli", answer._trace.decode())
+
     def test_batch_norm_is_not_computed_again(self):
         model = nn.Sequential(nn.Linear(16, 16), nn.BatchNorm1d(16), nn.Linear(16, 1))
         answer = stowage.plan(model, torch.zeros(8, 16), loss=lambda output, batch: output.mean())
@@ -197,16 +245,6 @@ class Plan(unittest.TestCase):
         class Checkpointed(Blocks):
             gradient_checkpointing = True
 
-        class Hides(torch.autograd.Function):
-            @staticmethod
-            def forward(ctx, x):
-                ctx.copy = x.clone()
-                return 2 * x
-
-            @staticmethod
-            def backward(ctx, gradient):
-                return 2 * gradient
-
         class Bytes(torch.autograd.Function):
             @staticmethod
             def forward(ctx, x):
@@ -225,15 +263,36 @@ class Plan(unittest.TestCase):
                 return self.function.apply(x)
 
         class Recomputes(Blocks):
+            def __init__(self, reentrant, function=None):
+                super().__init__()
+                self.reentrant, self.function = reentrant, function
+
             def forward(self, ids):
                 x = self.table(ids)
                 for block in self.blocks:
-                    x = torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)
+                    x = torch.utils.checkpoint.checkpoint(self.function or block, x, use_reentrant=self.reentrant)
                 return self.head(x)
 
-        refused("Hides, a function of the model's own, keeps blocks.*clone.out", Blocks(block=lambda: Applies(Hides)))
+        class Elsewhere(Blocks):
+            def forward(self, ids):
+                return super().forward(ids) * torch.ones(1, device="meta")
+
+        def compiled():
+            model = Blocks()
+            model.compile()
+            return model
+
         refused("blocks.0 has an operation that looks at bytes", Blocks(block=lambda: Applies(Bytes)))
-        refused("blocks.3 runs again in backward", Recomputes())
+        for reentrant in (False, True):
+            refused("runs again in backward", Recomputes(reentrant))
+            refused("runs again in backward", Recomputes(reentrant, lambda x: x.sigmoid().sigmoid()))
+        refused("has tensors on several devices", Elsewhere())
+        refused("is compiled", compiled())
+        refused("is a ScriptModule", Blocks(block=lambda: torch.jit.script(nn.Linear(64, 64))))
+        refused("has no shape yet", Blocks(block=lambda: nn.LazyLinear(64)))
+        refused("is a recurrent layer", Blocks(block=lambda: nn.LSTM(64, 64)))
+        for machine in (None, 7):
+            refused("give a name of stowage.machines", machine=machine)
         refused("looks at values", Looks())
         refused("looks at values", Selects())
         refused("gradient checkpointing", Checkpointed())
@@ -264,6 +323,42 @@ class Plan(unittest.TestCase):
             def forward(self, x):
                 return Swish.apply(super().forward(x))
 
+        class Keeps(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                ctx.save_for_backward(torch.sigmoid(x))
+                ctx.copy = x.clone()
+                return 2 * x
+
+            @staticmethod
+            def backward(ctx, gradient):
+                return gradient * torch.full_like(ctx.saved_tensors[0], 2.0)
+
+        class Hides(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                ctx.copies = [x.clone(), x.clone()]
+                return 2 * x
+
+            @staticmethod
+            def backward(ctx, gradient):
+                return 2 * gradient
+
+        class Applies(nn.Module):
+            def __init__(self, function):
+                super().__init__()
+                self.function = function
+
+            def forward(self, x):
+                return self.function.apply(x)
+
+        for function in (Keeps, Hides):
+            model, batch = Blocks(block=lambda: Applies(function)), ids(64, 64)  # noqa: B023
+            answer = stowage.plan(model, batch, loss=loss)
+            with LiveBytes([*model.parameters(), batch]) as live:
+                loss(model(batch), batch).backward()
+            held = live.most + 8 * sum(parameter.numel() for parameter in model.parameters())
+            self.assertAlmostEqual((answer.json["need_bytes"] - OVERHEAD) / held, 1, delta=0.03)
         answer = stowage.plan(Blocks(block=lambda: Block(64, 64)), ids(), loss=loss)
         readers = [op for op in ops_of(answer) if "blocks.1.sigmoid.out" in op["reads"]]
         self.assertEqual({op["phase"] for op in readers}, {"forward", "backward"})
@@ -290,8 +385,32 @@ class Plan(unittest.TestCase):
                 self.assertIn(f"aten._scaled_dot_product_{kernel}_attention_backward.default", kernels)
                 self.assertIn("aten.native_dropout.default", kernels)
                 self.assertNotIn("\ndropout ", str(card))
-        plain = [stowage.plan(Blocks(), ids(), loss=loss, kernels=kernels)._trace for kernels in ("cpu", "card")]
-        self.assertEqual(*plain)
+        layers = nn.Sequential(*(nn.TransformerEncoderLayer(64, 4, 64, 0.1, batch_first=True) for _ in range(2)))
+        answer = stowage.plan(layers, torch.zeros(4, 32, 64), loss=lambda output, batch: output.mean(), kernels="card")
+        self.assertNotIn("bernoulli", answer._trace.decode())
+        self.assertIn("scaled_dot_product_efficient_attention", answer._trace.decode())
+        with torch.autocast("cpu", torch.bfloat16):
+            answer = stowage.plan(Blocks(block=lambda: Attention(False)), ids(), loss=loss, kernels="card")
+        self.assertIn("scaled_dot_product_flash_attention_backward", answer._trace.decode())
+
+        class Flat(nn.Module):
+            def forward(self, x):
+                return nn.functional.scaled_dot_product_attention(x, x, x, dropout_p=0.1)
+
+        self.assertTrue(stowage.plan(Blocks(block=Flat), ids(), loss=loss, kernels="card").fits)
+        for block in (lambda: nn.Dropout(0.1, inplace=True), lambda: nn.MultiheadAttention(64, 4, dropout=0.0, batch_first=True)):
+            plain = []
+            for kernels in ("cpu", "card"):
+                class Block(nn.Module):
+                    def __init__(self):
+                        super().__init__()
+                        self.block = block()
+
+                    def forward(self, x):
+                        return self.block(x, x, x)[0] if isinstance(self.block, nn.MultiheadAttention) else self.block(2 * x)
+
+                plain.append(stowage.plan(Blocks(block=Block), ids(), loss=loss, kernels=kernels)._trace)
+            self.assertEqual(*plain)
         with self.assertRaisesRegex(stowage.Refused, "give 'cpu' or 'card'"):
             stowage.plan(Blocks(), ids(), loss=loss, kernels="cuda")
 
