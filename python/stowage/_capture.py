@@ -12,19 +12,17 @@ from contextlib import ExitStack, contextmanager, nullcontext
 import torch
 from torch._subclasses.fake_tensor import (DataDependentOutputException, DynamicOutputShapeException, FakeTensor, FakeTensorMode,
                                            UnsupportedOperatorException, unset_fake_temporarily)
-from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_map
 from torch.utils.flop_counter import flop_registry
 
+from stowage._card import on_a_card
+from stowage._left_alone import fake_like, in_training, stand_in, tensors_in, untouched
 from stowage._plan import Refused
+from stowage._requirements import optimizer_of, require_plain
 
-OLDEST = (2, 6)
 TYPES = {torch.float32: "f32", torch.float64: "f64", torch.bfloat16: "bf16", torch.float16: "f16", torch.int32: "i32",
          torch.int16: "i16", torch.uint8: "u8"}
-WRAPPERS = ("DataParallel", "DistributedDataParallel", "FullyShardedDataParallel", "FSDPModule", "OptimizedModule",
-            "DeepSpeedEngine")
-
 
 # Operations that look at shapes and types of what they are given, and at no bytes of it: their results can be made again without.
 SHAPE_ONLY = {"aten::" + name for name in (
@@ -36,15 +34,10 @@ EMPTY = {"aten::empty", "aten::empty_strided", "aten::empty_like", "aten::new_em
 # Of what PyTorch says where an operation needs more of a tensor than its shape.
 NEEDS_BYTES = ("no fake impl registered", "is not supported for tensor subclasses", "Cannot access data pointer")
 
-
 # And where its operands are on different devices.
 SEVERAL_DEVICES = ("is not on the expected device", "two different devices", "at least two devices")
 
 RECOMPUTES = ("plan: {} runs again in backward (gradient checkpointing); turn that off: what is recomputed is the plan's to decide")
-
-
-def tensors_in(tree):
-    return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, torch.Tensor)]
 
 
 def key_of(tensor):
@@ -218,54 +211,6 @@ def blocks_of(model):
     return []
 
 
-def require_plain(model):
-    """Throws Refused for a model whose step is not the one that its own operations are."""
-    if tuple(int(part) for part in torch.__version__.split(".")[:2]) < OLDEST:
-        raise Refused(f"plan: PyTorch {torch.__version__} is too old; use 2.6 or newer")
-    if not isinstance(model, torch.nn.Module):
-        raise Refused(f"plan: model is a {type(model).__name__}; give a torch.nn.Module")
-    devices = {parameter.device for parameter in model.parameters()}
-    if len(devices) > 1:
-        raise Refused(f"plan: the model's parameters are on {', '.join(sorted(map(str, devices)))}; put all of it on one device, "
-                      "such as meta")
-    for name, module in model.named_modules():
-        kinds = {kind.__name__ for kind in type(module).__mro__}
-        what = f"plan: {name or 'the model'} ({type(module).__name__})"
-        if wrapper := kinds.intersection(WRAPPERS):
-            raise Refused(f"{what} is wrapped in {wrapper.pop()}; give the model itself")
-        if getattr(module, "_compiled_call_impl", None) is not None or hasattr(module.forward, "_torchdynamo_orig_callable"):
-            raise Refused(f"{what} is compiled; give the model as it was before")
-        if isinstance(module, torch.jit.ScriptModule):
-            raise Refused(f"{what} is a ScriptModule; give the module that it was made of")
-        if isinstance(module, torch.nn.RNNBase):
-            raise Refused(f"{what} is a recurrent layer, whose kernels do not say what memory they take")
-        if hasattr(module, "_hf_hook"):
-            raise Refused(f"{what} has hooks of accelerate (device_map); load it without device_map")
-        if getattr(module, "gradient_checkpointing", False) is True:
-            raise Refused(f"{what} recomputes its activations (gradient checkpointing); turn that off "
-                          "(gradient_checkpointing_disable()): what is recomputed is the plan's to decide")
-        if getattr(module, "sparse", False) is True and isinstance(module, (torch.nn.Embedding, torch.nn.EmbeddingBag)):
-            raise Refused(f"{what} has sparse gradients; make it with sparse=False")
-    for name, parameter in model.named_parameters():
-        if isinstance(parameter, torch.nn.parameter.UninitializedParameter):
-            raise Refused(f"plan: {name} has no shape yet; run the model once before")
-        if parameter.is_quantized or type(parameter).__name__ in ("Params4bit", "Int8Params") or parameter.layout != torch.strided:
-            raise Refused(f"plan: {name} is quantised or sparse; load the model in bf16, f16 or f32")
-
-
-def optimizer_of(optimizer, clip):
-    """The header's member."""
-    kind = torch.optim.AdamW if optimizer is None else optimizer if isinstance(optimizer, type) else type(optimizer)
-    if kind not in (torch.optim.Adam, torch.optim.AdamW):
-        raise Refused(f"plan: optimizer {getattr(kind, '__name__', kind)}; only Adam and AdamW are planned")
-    groups = getattr(optimizer, "param_groups", None) or [{}]
-    if any(group.get("amsgrad") for group in groups):
-        raise Refused("plan: the optimizer keeps a third moment (amsgrad); make it with amsgrad=False")
-    betas = groups[0].get("betas", (0.9, 0.999))
-    return {"name": "adamw", "beta1": betas[0], "beta2": betas[1], "epsilon": groups[0].get("eps", 1e-8),
-            "weight_decay": max(group.get("weight_decay", 0.0) for group in groups), "clip": clip or 0.0}
-
-
 def loss_in(output, batch, loss):
     if loss is not None:
         value = loss(output, batch)
@@ -280,22 +225,6 @@ def loss_in(output, batch, loss):
     raise Refused("plan: the model's output is no loss, a scalar that its parameters lead to; add one, such as "
                   "loss=lambda output, batch: torch.nn.functional.cross_entropy(output.logits.flatten(0, 1), "
                   "batch[\"labels\"].flatten())")
-
-
-@contextmanager
-def in_training(model):
-    """Of a model in train() parts may be in eval(), and stay so. What a train() of the model's own changes is taken back."""
-    modes = [(module, module.training) for module in model.modules()]
-    trained = [(parameter, parameter.requires_grad) for parameter in model.parameters()]
-    if not model.training:
-        model.train()
-    try:
-        yield
-    finally:
-        for module, mode in modes:
-            module.training = mode
-        for parameter, requires in trained:
-            parameter.requires_grad = requires
 
 
 @contextmanager
@@ -352,78 +281,6 @@ def hold_saved(loss, step):
         values = [step.newest[key_of(tensor)] for tensor in saved if key_of(tensor) in step.newest]
         if values:
             node.register_prehook(lambda _, values=values: step.held.extend(values))
-
-
-@contextmanager
-def on_a_card():
-    """Dropout, and attention with dropout, by the fused kernels that a card has for them. Without dropout a CPU's attention is fused, too."""
-    dropout, attention = functional.dropout, functional.scaled_dot_product_attention
-
-    def fused_dropout(input, p=0.5, training=True, inplace=False):
-        if training and 0 < p < 1 and not inplace:
-            return torch.native_dropout(input, p, True)[0]
-        return dropout(input, p, training, inplace)
-
-    def fused_attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
-        if not 0 < dropout_p < 1 or enable_gqa or query.dim() != 4:
-            return attention(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
-        if torch.is_autocast_enabled("cpu"):
-            query, key, value = (tensor.to(torch.get_autocast_dtype("cpu")) for tensor in (query, key, value))
-        if attn_mask is None and query.dtype in (torch.bfloat16, torch.float16):
-            return torch.ops.aten._scaled_dot_product_flash_attention(query, key, value, dropout_p, is_causal, scale=scale)[0]
-        if attn_mask is not None:
-            if attn_mask.dtype == torch.bool:
-                attn_mask = torch.zeros(attn_mask.shape, dtype=query.dtype).masked_fill(~attn_mask, float("-inf"))
-            attn_mask = attn_mask.to(query.dtype).expand(*query.shape[:-1], key.shape[-2])
-        return torch.ops.aten._scaled_dot_product_efficient_attention(query, key, value, attn_mask, True, dropout_p, is_causal,
-                                                                      scale=scale)[0]
-
-    functional.dropout, functional.scaled_dot_product_attention = fused_dropout, fused_attention
-    try:
-        yield
-    finally:
-        functional.dropout, functional.scaled_dot_product_attention = dropout, attention
-
-
-def fake_like(tensor, mode):
-    with mode:
-        return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="cpu")
-
-
-def stand_in(tensor, mode):
-    """Floating values have shapes alone; others are copied, since a step may change them in place."""
-    if tensor.is_floating_point() or tensor.is_complex():
-        return fake_like(tensor, mode)
-    return torch.zeros(tensor.shape, dtype=tensor.dtype, device="cpu") if tensor.is_meta else tensor.detach().cpu().clone()
-
-
-@contextmanager
-def untouched(model, mode):
-    """Whatever the step does to the modules' attributes is taken back: caches that forward fills, say. Tensors that are no parameters and
-    no buffers have stand-ins meanwhile, those in objects of other classes excepted."""
-    own = set(torch.nn.Module().__dict__)
-    attributes = [(module, dict(module.__dict__)) for module in model.modules()]
-    contents = [(value, value.copy()) for _, kept in attributes for value in kept.values() if type(value) in (list, dict, set)]
-    known = {}
-
-    def replaced(leaf):
-        if isinstance(leaf, torch.Tensor):
-            return known.setdefault(id(leaf), stand_in(leaf, mode))
-        return leaf
-
-    try:
-        for module, kept in attributes:
-            for name, value in kept.items():
-                if name not in own and type(value) in (torch.Tensor, torch.nn.Parameter, list, tuple, dict) and tensors_in(value):
-                    module.__dict__[name] = tree_map(replaced, value)
-        yield
-    finally:
-        for module, kept in attributes:
-            module.__dict__.clear()
-            module.__dict__.update(kept)
-        for value, copy in contents:
-            value.clear()
-            (value.extend if isinstance(value, list) else value.update)(copy)
 
 
 def stand_ins(model, step, mode):

@@ -42,6 +42,15 @@ class Blocks(nn.Module):
         return self.head(x)
 
 
+class Applies(nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, x):
+        return self.function.apply(x)
+
+
 def ids(rows=8, columns=32):
     return torch.arange(rows * columns).reshape(rows, columns) % 100
 
@@ -254,14 +263,6 @@ class Plan(unittest.TestCase):
             def backward(ctx, gradient):
                 return 2 * gradient
 
-        class Applies(nn.Module):
-            def __init__(self, function):
-                super().__init__()
-                self.function = function
-
-            def forward(self, x):
-                return self.function.apply(x)
-
         class Recomputes(Blocks):
             def __init__(self, reentrant, function=None):
                 super().__init__()
@@ -344,14 +345,6 @@ class Plan(unittest.TestCase):
             def backward(ctx, gradient):
                 return 2 * gradient
 
-        class Applies(nn.Module):
-            def __init__(self, function):
-                super().__init__()
-                self.function = function
-
-            def forward(self, x):
-                return self.function.apply(x)
-
         for function in (Keeps, Hides):
             model, batch = Blocks(block=lambda: Applies(function)), ids(64, 64)  # noqa: B023
             answer = stowage.plan(model, batch, loss=loss)
@@ -417,6 +410,12 @@ class Plan(unittest.TestCase):
     def test_says_that_dropout_is_a_cpus(self):
         self.assertIn("\ndropout ", str(stowage.plan(Blocks(dropout=0.1), ids(), loss=loss)))
         self.assertNotIn("\ndropout ", str(stowage.plan(Blocks(), ids(), loss=loss)))
+
+    def test_what_looks_at_shapes_alone_reads_nothing(self):
+        masks = [op for op in ops_of(stowage.plan(Blocks(dropout=0.1), ids(), loss=loss)) if op["kernel"].startswith("aten.empty_like")]
+        self.assertTrue(masks)
+        for mask in masks:
+            self.assertEqual((mask["reads"], mask["bytes"]), ([], 0.0))
 
     def test_an_optimizer_says_its_numbers(self):
         optimizer = torch.optim.AdamW(Blocks().parameters(), betas=(0.8, 0.95), eps=1e-6, weight_decay=0.3)
