@@ -53,8 +53,8 @@ enum class Replays : std::uint8_t {
 // Each technique of the automatic planner and each of its constants: documented, to switch and to vary in
 // ablations (bench/ablation). The defaults are justified by the records in bench/results.
 struct PlannerSettings {
-  // Residency: which choices are looked at (offload/plan/residency_program.h).
-  // Moments (offload/plan/step_memory.h): rows of device memory in the linear program; at most 19.
+  // Residency: which choices are looked at (offload/plan/decisions/residency_program.h).
+  // Moments (offload/plan/decisions/step_memory.h): rows of device memory in the linear program; at most 19.
   std::size_t memory_moments = 18;
   // Consecutive stages share a row. Those count that have at least this share of the row's most live bytes.
   double alike_stages = 0.95;
@@ -64,7 +64,7 @@ struct PlannerSettings {
   // rounding these shares changes more than this share of the cell's memory, the program is solved again
   // with each of these choices.
   double undivided = 0.01;
-  // A phase's length is also counted in two pieces, one behind the other (offload/plan/step_cuts.h).
+  // A phase's length is also counted in two pieces, one behind the other (offload/plan/decisions/step_cuts.h).
   bool cuts = true;
   // Some cuts of the front are looked for in the program's answers, each for one amount of device memory: the
   // least that a step needs plus this share of what a step with resident parameters takes. At most 4.
@@ -76,12 +76,12 @@ struct PlannerSettings {
   bool spills = true;
   // Values that cross from one unit into the next may be remade by the op that made them.
   bool remakes = true;
-  // More variants (offload/plan/cells.h), beside one tensor in each bucket and replays within units:
+  // More variants (offload/plan/search/cells.h), beside one tensor in each bucket and replays within units:
   // Buckets of a size that the link moves efficiently.
   bool efficient_buckets = true;
   // Replays of all of a Transformer block or nothing.
   bool whole_blocks = true;
-  // Replays within so many consecutive units as one (offload/plan/joined_units.h), where at least
+  // Replays within so many consecutive units as one (offload/plan/problem/units.h), where at least
   // crossing_share of the activations' bytes crosses units.
   std::vector<std::uint32_t> joined_units{3, 6};
   double crossing_share = 0.25;
@@ -116,7 +116,7 @@ struct PlannerSettings {
   double occupancy_price = 1e-4;
   double speculation_price = 1e-3;
 
-  // Cells (offload/plan/cells.h).
+  // Cells (offload/plan/search/cells.h).
   // From one amount of device memory to the next: more by the share fine_step, up to fine_range times the
   // minimum; above that by coarse_step.
   double fine_step = 0.005, fine_range = 1.1, coarse_step = 0.02;
@@ -157,10 +157,10 @@ struct PlannerSettings {
 
   // For one budget, at most so many candidates of one cell are placed. The smallest cell has no such limit.
   std::size_t most_placed = 6;
-  // Leads of places (offload/plan/transfer_places.h): how long an offset should be free before the transfer
+  // Leads of places (offload/plan/schedule/transfer_places.h): how long an offset should be free before the transfer
   // that fills it and after the one that empties it, in units of that transfer's time; the most wanted first.
   std::vector<double> place_leads{2, 1, 0.5, 0.25};
-  // A branch-and-bound search for places, where the usual placement finds none (offload/plan/arena.h).
+  // A branch-and-bound search for places, where the usual placement finds none (offload/plan/schedule/places.h).
   bool search = true;
 };
 

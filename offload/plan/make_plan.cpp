@@ -8,14 +8,13 @@
 #include <map>
 #include <optional>
 
-#include "offload/plan/arena.h"
-#include "offload/plan/bound.h"
-#include "offload/plan/cells.h"
-#include "offload/plan/extreme_choices.h"
-#include "offload/plan/fewest_host.h"
-#include "offload/plan/joined_units.h"
+#include "offload/plan/bound/bound.h"
+#include "offload/plan/decisions/extreme_choices.h"
+#include "offload/plan/decisions/prices.h"
 #include "offload/plan/policies/policies.h"
-#include "offload/plan/prices.h"
+#include "offload/plan/problem/units.h"
+#include "offload/plan/schedule/places.h"
+#include "offload/plan/search/cells.h"
 #include "src/graph/clipping.h"
 #include "stowage/error.h"
 #include "stowage/planner.h"

@@ -43,10 +43,15 @@ ORDER = [
     "tests",
 ]
 
+PLANNER_BASE = ["include/stowage", "src/base", "src/graph", "src/placement", "offload/recompute"]
+# The planner's rooms, bottom to top: each may include those before it.
+PLANNER_ROOMS = [f"offload/plan/{room}" for room in ("problem", "schedule", "decisions", "bound", "search")]
+
 # Folders that may include less than their place in the order says (and their own files).
 NARROWER = {
-    "offload/plan": ["include/stowage", "src/base", "src/graph", "src/placement", "offload/recompute",
-                     "offload/plan/validate"],
+    "offload/plan": [*PLANNER_BASE, *PLANNER_ROOMS, "offload/plan/policies", "offload/plan/validate"],
+    **{room: [*PLANNER_BASE, *PLANNER_ROOMS[:i]] for i, room in enumerate(PLANNER_ROOMS)},
+    "offload/plan/policies": [*PLANNER_BASE, "offload/plan/problem", "offload/plan/schedule"],
     "offload/plan/validate": ["include/stowage", "src/base", "src/graph"],
     "src/tokens": ["include/stowage", "src/base", "src/graph"],
     "tools/console": ["include/stowage", "src/base"],

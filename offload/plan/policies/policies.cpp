@@ -4,13 +4,10 @@
 #include <optional>
 #include <utility>
 
+#include "offload/plan/problem/units.h"
+
 namespace stowage {
 namespace {
-
-std::string_view block_of(std::string_view unit) {
-  const std::size_t dot = unit.rfind('.');
-  return dot == std::string_view::npos ? std::string_view{} : unit.substr(0, dot);
-}
 
 // Whether the item is a whole parameter that was gathered of all ranks' shares, and can be gathered anew:
 // where all micro-batches of a block read it, its own op remakes it.
@@ -97,23 +94,6 @@ std::string_view to_string(Activations activations) {
 
 std::string_view to_string(Gathered gathered) {
   return gathered == Gathered::stay ? "stay" : "gathered anew";
-}
-
-Graph with_whole_blocks(const Graph& graph) {
-  Graph blocks = graph;
-  blocks.unit_names.clear();
-  std::vector<std::uint32_t> block(graph.unit_names.size());
-  std::string_view last;
-  for (std::size_t unit = 0; unit < graph.unit_names.size(); ++unit) {
-    const std::string_view name = block_of(graph.unit_names[unit]);
-    if (name.empty() || name != last) blocks.unit_names.push_back(graph.unit_names[unit]);
-    if (!name.empty() && name == last) blocks.unit_names.back() = name;
-    last = name;
-    block[unit] = static_cast<std::uint32_t>(blocks.unit_names.size() - 1);
-  }
-  for (Op& op : blocks.ops)
-    if (op.unit < block.size()) op.unit = block[op.unit];
-  return blocks;
 }
 
 PolicyProblems::PolicyProblems(const Graph& graph, const Machine& machine, Bytes bucket_bytes,

@@ -19,7 +19,7 @@
 #include <variant>
 #include <vector>
 
-#include "offload/plan/candidate.h"
+#include "offload/plan/schedule/candidate.h"
 
 namespace stowage {
 
@@ -42,10 +42,6 @@ struct PolicyMember {
   Handicaps handicaps;
   std::uint32_t distance = 0;  // transfers that may go ahead of their use; 0: each between two ops
 };
-
-// The graph with both halves of each Transformer block as one unit: consecutive units whose names have the
-// same part before the last dot.
-Graph with_whole_blocks(const Graph& graph);
 
 // Problems of the graph in whole blocks, by bucket size. Keeps references to graph and machine, which must
 // outlive it, as it must outlive its members.

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "offload/plan/candidate.h"
-#include "offload/plan/extreme_choices.h"
-#include "offload/plan/gradient_ring.h"
+#include "offload/plan/schedule/candidate.h"
+#include "offload/plan/decisions/extreme_choices.h"
+#include "offload/plan/schedule/gradient_ring.h"
 #include "src/graph/cost.h"
 #include "stowage/models.h"
 #include "stowage/planner.h"
