@@ -39,6 +39,8 @@ std::string_view to_string(Policy policy);
 std::optional<Policy> policy_from(std::string_view name);
 // Whether the policy stands for another system.
 bool is_emulated(Policy policy);
+// The names of all that do, for help texts: "zero-offload, …".
+std::string emulated_names();
 // For people: the name, with "(emulated)" where it stands for another system. Takes any text.
 std::string policy_label(std::string_view name);
 
@@ -64,7 +66,8 @@ struct PlannerSettings {
   // rounding these shares changes more than this share of the cell's memory, the program is solved again
   // with each of these choices.
   double undivided = 0.01;
-  // A phase's length is also counted in two pieces, one behind the other (offload/plan/decisions/step_cuts.h).
+  // A phase's length is also counted in two pieces, one behind the other
+  // (offload/plan/decisions/step_cuts.h).
   bool cuts = true;
   // Some cuts of the front are looked for in the program's answers, each for one amount of device memory: the
   // least that a step needs plus this share of what a step with resident parameters takes. At most 4.
@@ -157,10 +160,12 @@ struct PlannerSettings {
 
   // For one budget, at most so many candidates of one cell are placed. The smallest cell has no such limit.
   std::size_t most_placed = 6;
-  // Leads of places (offload/plan/schedule/transfer_places.h): how long an offset should be free before the transfer
-  // that fills it and after the one that empties it, in units of that transfer's time; the most wanted first.
+  // Leads of places (offload/plan/schedule/transfer_places.h): how long an offset should be free before the
+  // transfer that fills it and after the one that empties it, in units of that transfer's time; the most
+  // wanted first.
   std::vector<double> place_leads{2, 1, 0.5, 0.25};
-  // A branch-and-bound search for places, where the usual placement finds none (offload/plan/schedule/places.h).
+  // A branch-and-bound search for places, where the usual placement finds none
+  // (offload/plan/schedule/places.h).
   bool search = true;
 };
 

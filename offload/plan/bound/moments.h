@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "offload/plan/problem/problem.h"
 #include "offload/plan/decisions/share_program.h"
+#include "offload/plan/problem/problem.h"
 
 namespace stowage {
 

@@ -12,11 +12,11 @@
 #include <cstdint>
 #include <vector>
 
-#include "offload/plan/problem/problem.h"
 #include "offload/plan/decisions/op_times.h"
 #include "offload/plan/decisions/share_program.h"
 #include "offload/plan/decisions/step_cuts.h"
 #include "offload/plan/decisions/step_memory.h"
+#include "offload/plan/problem/problem.h"
 
 namespace stowage {
 

@@ -10,9 +10,9 @@
 #include <optional>
 #include <vector>
 
-#include "offload/plan/problem/problem.h"
 #include "offload/plan/decisions/decision_classes.h"
 #include "offload/plan/decisions/share_program.h"
+#include "offload/plan/problem/problem.h"
 
 namespace stowage {
 

@@ -9,8 +9,8 @@
 
 #include <vector>
 
-#include "offload/plan/problem/problem.h"
 #include "offload/plan/decisions/share_program.h"
+#include "offload/plan/problem/problem.h"
 
 namespace stowage {
 

@@ -7,10 +7,10 @@
 #include <cstdint>
 #include <vector>
 
+#include "offload/plan/decisions/share_program.h"
 #include "offload/plan/problem/problem.h"
 #include "offload/plan/schedule/lifetimes.h"
 #include "stowage/planner.h"
-#include "offload/plan/decisions/share_program.h"
 
 namespace stowage {
 

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <utility>
 
-#include "stowage/error.h"
 #include <cstdint>
+#include "stowage/error.h"
 
 namespace stowage {
 namespace {

@@ -78,10 +78,10 @@ Bytes efficient_bucket_bytes(const Machine& machine);
 BucketLayout make_buckets(const Graph& graph, const std::vector<TensorId>& groups,
                           const BucketOptions& options);
 
-// By op: on which lane it runs if it runs on the device. On the peer lane: collectives (launch_table.h), and what
-// backward does with nothing but their results, such as the sum of the shares that came of a gradient, and its
-// part of the norm. So no op of the compute lane waits until gradients are exchanged. All else is on the compute
-// lane.
+// By op: on which lane it runs if it runs on the device. On the peer lane: collectives (launch_table.h), and
+// what backward does with nothing but their results, such as the sum of the shares that came of a gradient,
+// and its part of the norm. So no op of the compute lane waits until gradients are exchanged. All else is on
+// the compute lane.
 std::vector<LaneRole> op_lanes(const Graph& graph);
 
 }  // namespace stowage

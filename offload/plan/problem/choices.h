@@ -40,6 +40,9 @@ struct Choices {
   // By bucket, for parameters that are updated on the host as a whole: 1 where that begins before the gate.
   // Empty: nowhere.
   std::vector<std::uint8_t> speculated{};
+  // Emulated systems alone (policies/policies.h): parameters that are held are on the device from the step's
+  // first position to its last; and what is loaded for each op stays until an op reads another such bucket.
+  bool held_all_step = false, until_next_load = false;
   friend bool operator==(const Choices&, const Choices&) = default;
   friend auto operator<=>(const Choices&, const Choices&) = default;
 };

@@ -296,7 +296,7 @@ Cells::Outcome Cells::outcome_of(const Candidate& candidate, Bytes capacity, dou
 namespace {
 
 constexpr std::size_t fewest_work = 3;  // of a search without a limit
-constexpr Bytes closest_part = 100;   // of the fewest bytes: less is not searched for
+constexpr Bytes closest_part = 100;     // of the fewest bytes: less is not searched for
 
 class FewestSearch {
  public:

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "offload/plan/schedule/candidate.h"
 #include "offload/plan/decisions/extreme_choices.h"
+#include "offload/plan/schedule/candidate.h"
 #include "offload/plan/schedule/gradient_ring.h"
 #include "src/graph/cost.h"
 #include "stowage/models.h"

@@ -6,8 +6,8 @@
 #include <map>
 #include <set>
 
-#include "offload/plan/schedule/candidate.h"
 #include "offload/plan/decisions/extreme_choices.h"
+#include "offload/plan/schedule/candidate.h"
 #include "stowage/models.h"
 #include "tests/support/draws.h"
 #include "tests/support/graph_queries.h"
