@@ -75,7 +75,9 @@ class Communicator {
   virtual void check() = 0;
 
   // Tells the library that collectives will use this device memory again and again; some work faster for
-  // knowing. The memory stays allocated until it is forgotten; the communicator's end forgets all.
+  // knowing. The memory stays allocated until it is forgotten; the communicator's end forgets all. An engine
+  // registers its arena, the only memory that its collectives touch, and forgets it before the arena is
+  // released.
   virtual void register_memory(void* address, Bytes bytes) {
     static_cast<void>(address);
     static_cast<void>(bytes);
