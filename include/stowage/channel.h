@@ -29,9 +29,9 @@ namespace stowage {
 // The rank that failed first, and why.
 struct RankFailure {
   enum class Kind : std::uint8_t {
-    failed,  // it said so
-    died,    // its process is no more, or stands still for too long
-    ended,   // it has ended in order while others needed it
+    failed,  // the rank said so
+    died,    // the rank's process is gone, or stands still for too long
+    ended,   // the rank has ended in order while others needed it
   };
   int rank = 0;
   std::string call;  // the call that failed; empty: none
@@ -49,8 +49,8 @@ inline constexpr std::size_t most_call_bytes = std::size_t{64} << 20;
 // only whether rank 0 is missing. Rank 0 tells all who stands still.
 struct Waiting {
   std::chrono::steady_clock::duration time{};  // 0: no call is under way
-  std::vector<int> missing;                    // have not come to the call: they work, or stand still
-  std::vector<int> standing;  // their process has not been heard of for ten seconds, be there a call or not
+  std::vector<int> missing;   // ranks that have not come to the call: they work, or stand still
+  std::vector<int> standing;  // ranks not heard of for ten seconds, with or without a call
 };
 
 // Called by a thread of the channel, on which the other ranks depend: no function here may wait. (NCCL's
@@ -58,7 +58,7 @@ struct Waiting {
 // than once.
 struct LineWatcher {
   std::function<void(const RankFailure&)> failed;  // a rank said so on this line
-  std::function<void(const RankFailure&)> died;    // a rank is no more, so on every line
+  std::function<void(const RankFailure&)> died;    // a rank is gone, and so on every line
   std::function<void(int rank)> ended;             // a rank has ended its end of this line, or has left
 };
 

@@ -154,7 +154,7 @@ class CheckpointFolder {
   // Call before a best checkpoint is written. Throws InvalidInput if `best` exists and is no link: a copy of
   // a run's folder that followed links has a folder of this name, which cannot be replaced.
   void require_best_link() const;
-  ~CheckpointFolder();  // removes a folder that it has made where nothing was written
+  ~CheckpointFolder();  // removes a folder that it made and nothing was written to
   CheckpointFolder(const CheckpointFolder&) = delete;
   CheckpointFolder& operator=(const CheckpointFolder&) = delete;
 
@@ -197,7 +197,7 @@ class CheckpointSaver {
   // Background: allocates the host copy of the whole state at once, so that no later save lacks memory;
   // throws OutOfMemory. `folder` must outlive the saver and be used by nobody else meanwhile.
   CheckpointSaver(CheckpointFolder& folder, const Graph& graph, Saving saving);
-  ~CheckpointSaver();  // what has begun is written to its end
+  ~CheckpointSaver();  // finishes the save that has begun
 
   Bytes copy_bytes() const;  // of the host copy; 0 without one
 

@@ -30,7 +30,7 @@ struct CudaOptions {
 
 struct CudaStatus {
   bool available = false;  // a driver and a card answer
-  std::string reason;      // what was found, or why not and what to do
+  std::string reason;      // the cards that were found, or why none and what to do
   // The UUID of each card that this process sees, in the order of ordinals, as nvidia-smi -L prints them; ""
   // for a card that does not tell it. An empty list if no card is available.
   std::vector<std::string> cards = {};

@@ -23,7 +23,7 @@ namespace stowage {
 enum class MemoryKind : std::uint8_t {
   device,
   pinned,    // page-locked memory of the host
-  pageable,  // memory of the host that is not page-locked, for what is not copied: copies of it are slower
+  pageable,  // other memory of the host, for values that are not copied: its copies are slower
 };
 const char* to_string(MemoryKind kind);
 

@@ -78,10 +78,10 @@ class RecomputeMismatch : public StepError {
 class NonFinite : public StepError {
  public:
   enum class Origin : std::uint8_t {
-    op,       // all that `op()` read was finite
+    op,       // everything that `op()` read was finite
     given,    // `tensor()` is a parameter, optimizer state or an input, and was not finite before the step
     norm,     // gradients are finite, the sum of their squares is not
-    unknown,  // the second time all was finite; `op()` is that of the gate, `tensor()` empty
+    unknown,  // the second run was finite; `op()` is that of the gate, `tensor()` empty
     // The op was not searched for: updates of the step had been made for good (Plan::optimizer_in_backward),
     // and weights and state are lost. `op()` is that of the gate, as for `unknown`.
     not_searched,
@@ -92,8 +92,8 @@ class NonFinite : public StepError {
     double loss = 0;
     double grad_norm = 0;
     std::string kernel;  // of `op()`
-    std::string tensor;  // the op's result, or for `given` what it read
-    std::string text;    // all that for people, without the step's number and what to do
+    std::string tensor;  // the op's result; for `given` the tensor that it read
+    std::string text;    // the finding for people, without the step's number and what to do
   };
   NonFinite(const StepError& error, Finding finding) : StepError(error), finding_(std::move(finding)) {}
   const Finding& finding() const { return finding_; }
@@ -104,10 +104,10 @@ class NonFinite : public StepError {
 
 // Selects which times a step's events measure beside its seconds. Every event costs a card some time.
 enum class Measurement : std::uint8_t {
-  step,      // nothing
+  step,      // nothing else
   stalls,    // stall_fraction and collective_seconds: events where the compute lane may have to wait, and
              // around collectives
-  timeline,  // that, and Engine::last_timeline: events around every instruction
+  timeline,  // stalls, and Engine::last_timeline: events around every instruction
 };
 
 struct EngineOptions {

@@ -90,7 +90,7 @@ struct OpCost {
   // Measured on the device, its launch included (trace.h); replaces flops and bytes there. Steps on the host
   // go by `bytes` all the same.
   std::optional<double> seconds{};
-  double peer_bytes = 0;  // that the other ranks send to this one, padding included
+  double peer_bytes = 0;  // received from the other ranks, padding included
   // The type in which the op computes; Machine::flops_of has its rate. Not set: the graph's (work_type in
   // machine_file.h).
   std::optional<DataType> type{};
@@ -160,7 +160,7 @@ struct Graph {
   BatchShare share{};
   TensorId loss = no_id;  // f64 scalar, written by a forward or backward op; copied to the host every step
   TensorId clip = no_id;  // f64 {2}: global gradient norm, scale; written by the "clip" op
-  std::int64_t samples = 0, tokens = 0;  // of a step, for reports; 0: not known
+  std::int64_t samples = 0, tokens = 0;  // per step, for reports; 0: not known
 
   const Tensor& tensor(TensorId id) const { return tensors[id]; }
   // True for a parameter, or a slice of one, that updates change.

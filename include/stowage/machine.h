@@ -29,20 +29,20 @@ struct Link {
 // The way from one device to another.
 enum class PeerPath : std::uint8_t {
   apart,        // links of their own, such as NVLink
-  link,         // the links to the host: what a device receives takes of h2d, what it sends of d2h
+  link,         // the links to the host: received bytes take part of h2d, sent bytes of d2h
   host_memory,  // the same, and host memory, where each byte is written and read
 };
 
 struct Machine {
   Link h2d;
   Link d2h;
-  Link peer{};  // what a device receives from the others with which it trains one model, all of them together
+  Link peer{};  // over which a device receives from all its peers together
   PeerPath peer_path = PeerPath::apart;
   double flops_per_second = 300e9;  // matrix multiplication on the device, in the graph's work type
   double flops_by_type[data_type_count] = {};  // of ops that say another type; 0: not known
   double device_bytes_per_second = 15e9;       // device memory, reads plus writes
   double launch_seconds = 5e-6;                // fixed cost of one op on the compute lane
-  double host_bytes_per_second = 10e9;         // host memory as the optimizer sees it, reads plus writes
+  double host_bytes_per_second = 10e9;         // host memory in the optimizer's pattern, reads plus writes
   // Rates of lanes while others work at the same time; by default nothing is shared.
   // A direction of the link while the other one moves bytes too; never more than alone. If peers' bytes pass
   // through the link, they and copies share it fairly, and both directions are at work.

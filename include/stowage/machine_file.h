@@ -69,8 +69,8 @@ struct LinkRates {
 // The devices of a machine that has several of one kind, which can train one model together.
 struct PeerDevices {
   int devices = 1;                  // 1 to 64
-  int devices_per_host_memory = 1;  // share a host memory (a socket's), whose rates the file has; at most all
-  Link link;                        // what one device receives from the others, all of them together
+  int devices_per_host_memory = 1;  // devices at one host memory (a socket's), whose rates the file has
+  Link link;                        // over which a device receives from all others together
   // The way from one device to another. `host_memory`: no device reads another's memory. A measurement tells
   // the other two apart, by whether gathers and copies slow each other; the cost of host memory is then in
   // `link`.
@@ -78,7 +78,7 @@ struct PeerDevices {
   // Measured times of a gather and an exchange by all devices, by the bytes that each device receives. Empty
   // if not measured.
   std::vector<CopySample> gathers{}, exchanges{};
-  std::optional<LinkRates> together{};  // measured: of each link while those of all devices do the same
+  std::optional<LinkRates> together{};  // measured: each device's link while all devices' links are as busy
 };
 
 struct MachineFile {
@@ -90,7 +90,7 @@ struct MachineFile {
   std::string note;       // how: quick or full, and what else should be known
 
   Bytes device_bytes = 0;    // device memory in all; 0 where it has no limit of its own
-  Bytes overhead_bytes = 0;  // of it, what context, libraries and workspaces took once products had run
+  Bytes overhead_bytes = 0;  // the part that context, libraries and workspaces held after products had run
 
   CopyCurve h2d;  // alone
   CopyCurve d2h;
@@ -99,7 +99,7 @@ struct MachineFile {
 
   std::vector<MatrixRate> matrix;      // one per work type
   double device_bytes_per_second = 0;  // device memory, reads plus writes
-  double launch_seconds = 0;           // one op in a row of tiny ones
+  double launch_seconds = 0;           // an op in a row of tiny ops
   std::vector<HostRate> host_rates;    // by rising number of threads
   std::vector<OpSample> ops;           // empty: not measured
   // As in Machine, for a device that computes with the host's own cores; 1 for others.
@@ -112,7 +112,7 @@ struct MachineFile {
   // the host memory that the device uses. Like `host_rates`, calibrate measures it for the whole host, which
   // is then one memory to all devices. 0: not known. At most 32 PiB.
   Bytes host_memory_bytes = 0;
-  std::optional<PeerDevices> peers;  // nothing: one device, or nothing known of others
+  std::optional<PeerDevices> peers;  // not set: a single device, or others are not known
 };
 
 // Versioned JSON, loss-free. `to_json` throws InvalidInput for a file that `machine_from_json` would refuse.

@@ -30,7 +30,7 @@ struct AttentionOptions {
 };
 
 struct LinearCrossEntropyOptions {
-  bool transposed = false;      // of the weight, as in linear
+  bool transposed = false;      // the weight is transposed, as in linear
   std::int64_t chunk = 0;       // tokens whose logits exist at once; 0: all
   std::int64_t vocabulary = 0;  // as in cross_entropy
   Value bias{};                 // [columns], or empty; its gradient is written with the others

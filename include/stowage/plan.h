@@ -137,7 +137,7 @@ enum class InstructionKind : std::uint8_t {
   commit,     // an update op, behind the gate: on the host lane (a host step) or on the compute lane. With
               // Plan::optimizer_in_backward a host step may stand before the gate
   speculate,  // the update op of a later host step, before the gate and as if nothing will be clipped: it
-              // leaves an undo record, and the host step then has little to do, or takes it back first
+              // leaves an undo record; the host step then does nothing, or undoes it and updates
 };
 std::string_view to_string(InstructionKind kind);
 constexpr bool is_transfer(InstructionKind kind) {

@@ -60,7 +60,7 @@ struct RunHistory {
     std::string title;
     std::vector<Fact> facts{};
   };
-  std::string failure{};  // what ended it against its will: stands in red at the top; empty: nothing did
+  std::string failure{};  // the error that ended the run, in red at the top; empty: none
   std::vector<Group> groups{};
   std::vector<RunTable> tables{};
   std::vector<RunChart> charts{};

@@ -202,7 +202,7 @@ struct PlanPrice {
 // the lower bound for every plan in this budget.
 struct Answer {
   std::variant<Plan, Infeasible> outcome;
-  Bytes need = 0;     // with everything on the device and nothing recomputed: what Policy::none takes
+  Bytes need = 0;     // budget with everything on the device and nothing recomputed, as Policy::none
   Bytes minimum = 0;  // the smallest that works, given enough host memory
   Bytes peak = 0;     // the smallest budget that the plan fits into; 0 without a plan
   PlanPrice price{};  // of the plan
@@ -252,8 +252,8 @@ Bytes minimum_bytes(const Graph& graph, const Machine& machine, const PlanOption
 // How speculated updates end, alike in every step.
 enum class Clipping : std::uint8_t {
   none,        // as they are
-  unexpected,  // taken back and made again
-  expected,    // not made before the gate, as the engine does where it expects that
+  unexpected,  // undone and made again
+  expected,    // not made before the gate, as the engine does if it expects clipping
 };
 // Predicts when each instruction of the plan runs on this machine, step after step, once all steps take the
 // same time.

@@ -9,13 +9,13 @@ namespace stowage {
 
 struct RankLaunch {
   int rank = 0;
-  int size = 1;               // processes; 1: as without a launcher
-  int here = 0;               // of them, on this machine; 0: not known
+  int size = 1;               // number of processes; 1: as without a launcher
+  int here = 0;               // processes on this machine; 0: not known
   std::string by;             // "mpirun", "srun", "mpiexec", "torchrun" or "the environment"
-  std::string rank_variable;  // of the environment, that has `rank`; "": they may have no parent in common
+  std::string rank_variable;  // the environment variable with `rank`; "": ranks may have no parent in common
   // Where rank 0 listens, for processes that MPI does not know.
   std::string host;
-  std::uint16_t port = 0;  // 0: they find each other over MPI
+  std::uint16_t port = 0;  // 0: processes find each other over MPI
 };
 
 // Reads environment variables through `variable`, which returns the value or null, in this order:

@@ -48,7 +48,7 @@ struct StoredTensor {
   std::string name;
   StoredType type = StoredType::f32;
   std::vector<std::int64_t> shape;  // row-major, outermost first; {} is a scalar
-  Bytes offset = 0;                 // of its first byte, behind the header
+  Bytes offset = 0;                 // of its first byte, from the end of the header
   Bytes bytes = 0;
   friend bool operator==(const StoredTensor&, const StoredTensor&) = default;
 };

@@ -63,11 +63,10 @@ class TokenShardWriter {
 };
 
 struct TokenSampling {
-  std::int64_t sequence = 1024;  // tokens of a sample
-  bool shuffled = true;          // else in the order of files and tokens
-  std::uint64_t seed = 0;        // of the order
-  std::int32_t vocabulary_size =
-      0;  // tokens from outside it are refused when they are read; 0: not looked at
+  std::int64_t sequence = 1024;      // tokens of a sample
+  bool shuffled = true;              // false: in the order of files and tokens
+  std::uint64_t seed = 0;            // of the shuffled order
+  std::int32_t vocabulary_size = 0;  // a token that is not below it is refused when read; 0: no check
 };
 
 // A run's position in its data: sample `sample` of epoch `epoch` comes next. The other fields identify the

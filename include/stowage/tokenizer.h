@@ -39,8 +39,8 @@ struct MissingToken {
 
 // The meaning of text that spells a special (or otherwise added) token, e.g. "<|endoftext|>" in a file.
 enum class SpecialText : std::uint8_t {
-  recognised,  // that token, as `tokenizers` does unless told otherwise
-  ordinary,    // its characters, like those of any other text: for text that nobody vouches for
+  recognised,  // that token, as `tokenizers` does by default
+  ordinary,    // its characters, like any other text: for untrusted text
 };
 
 // How an exported tokenizer hands a text to its model.
@@ -90,9 +90,9 @@ std::unique_ptr<Tokenizer> byte_tokenizer();
 
 // A byte-level byte-pair vocabulary as data.
 struct BytePairVocabulary {
-  std::vector<std::string> tokens;  // by id, the bytes that each stands for
-  std::vector<std::pair<std::int32_t, std::int32_t>>
-      merges;  // earlier ones first; made is the two tokens' bytes
+  std::vector<std::string> tokens;  // by id, the bytes of each token
+  // In order of priority. A merge makes the token of both tokens' bytes.
+  std::vector<std::pair<std::int32_t, std::int32_t>> merges;
 };
 
 // Learns a vocabulary as Sennrich et al., "Neural Machine Translation of Rare Words with Subword Units", over
@@ -119,7 +119,7 @@ struct WordPieceOptions {
   bool clean_text = true;                  // controls dropped, all white space a space
   bool spaced_cjk = true;                  // each Chinese character its own word
   bool lower_case = true;                  // false for "cased" models
-  std::optional<bool> strip_accents = {};  // nothing: as lower_case
+  std::optional<bool> strip_accents = {};  // not set: as lower_case
 };
 
 // BERT's `vocab.txt`: a token per line, its id the line's number from 0. [UNK] must be there. Special tokens
