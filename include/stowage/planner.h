@@ -84,7 +84,7 @@ struct PlannerSettings {
   bool efficient_buckets = true;
   // Replays of whole Transformer blocks or nothing.
   bool whole_blocks = true;
-  // Replays within so many consecutive units as one (joined_units.h), if at least crossing_share of the
+  // Replays within so many consecutive units as one (units.h), if at least crossing_share of the
   // activations' bytes crosses units.
   std::vector<std::uint32_t> joined_units{3, 6};
   double crossing_share = 0.25;
@@ -164,7 +164,7 @@ struct PlannerSettings {
   // Leads of places (transfer_places.h): how long an offset should be free before the transfer that fills it
   // and after the one that empties it, in units of that transfer's time; the most wanted first.
   std::vector<double> place_leads{2, 1, 0.5, 0.25};
-  // A branch-and-bound search for places, if the usual placement finds none (arena.h).
+  // A branch-and-bound search for places, if the usual placement finds none (places.h).
   bool search = true;
 };
 
