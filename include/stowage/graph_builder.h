@@ -188,7 +188,8 @@ class GraphBuilder {
     TreeSum<Gradient> sum;
     std::uint32_t micro_batches = 0;
   };
-  // An op that writes gradients, or adds losses of such, on its way from forward to backward.
+  // An op that writes gradients (OpDescription::writes_gradients), or adds the losses of such ops, on its way
+  // from forward to backward.
   struct Turned {
     Op op;
     BackwardRule rule;
