@@ -11,48 +11,30 @@
 
 #include "samples/data/text_data.h"
 #include "samples/options/initial_sizes.h"
-#include "samples/options/limits.h"
 #include "samples/options/option_flags.h"
 #include "src/base/written_paths.h"
 #include "stowage/error.h"
 #include "tools/choices/model_spec.h"
+#include "tools/console/text.h"
 
 namespace stowage::samples {
 namespace {
 
-// Runs `parse`, and puts the flag before what it complains of.
-template <class Parse>
-auto named(const char* flag, Parse parse) {
-  try {
-    return parse();
-  } catch (const InvalidInput& error) {
-    throw InvalidInput(fmt::format("{}: {}", flag, error.what()));
-  }
-}
-
-Bytes parse_bucket_size(const std::string& text) {
-  if (text == "auto") return 0;
-  const Bytes bytes = parse_bytes(text);
-  if (bytes == 0) throw InvalidInput("\"0\" is no bucket size; give at least 1 byte, or auto");
-  return bytes;
-}
-
-void understand(const Words& words, Options& options) {
-  options.descent = descent_from(words.schedule).value_or(Descent::cosine);
-  options.decayed = words.decay == "all" ? DecayedParameters::all : DecayedParameters::matrices;
-  options.moments = moments_from(words.moments).value_or(Moments::f32);
-  options.type = words.type == "bf16" ? DataType::bf16 : words.type == "fp16" ? DataType::f16 : DataType::f32;
-  options.budget.device = named("--device-memory", [&] { return parse_limit(words.device_memory); });
-  options.budget.host = named("--host-memory", [&] { return parse_limit(words.host_memory); });
-  options.pageable_fallback = words.pageable == "auto";
-  options.link = named("--link-bandwidth", [&] { return parse_link(words.link_bandwidth); });
-  if (!words.link_both.empty())
+void parse(const RawOptions& raw, Options& options) {
+  options.descent = descent_from(raw.schedule).value_or(Descent::cosine);
+  options.decayed = raw.decay == "all" ? DecayedParameters::all : DecayedParameters::matrices;
+  options.moments = moments_from(raw.moments).value_or(Moments::f32);
+  options.type = raw.type == "bf16" ? DataType::bf16 : raw.type == "fp16" ? DataType::f16 : DataType::f32;
+  const PlanChoice choice = stowage::parse(raw.plan);
+  options.machine = raw.plan.machine;
+  options.budget = {choice.device_memory.value_or(unlimited), choice.host_memory.value_or(unlimited)};
+  options.plan = choice.options;
+  if (raw.plan.speculate == "always") options.speculate = true;
+  options.pageable_fallback = raw.pageable == "auto";
+  options.link = with_prefix("--link-bandwidth: ", [&] { return parse_link(raw.link_bandwidth); });
+  if (!raw.link_both.empty())
     options.link_both_bytes_per_second =
-        named("--link-both-bandwidth", [&] { return parse_link(words.link_both).bytes_per_second; });
-  options.plan.policy = policy_from(words.policy).value_or(Policy::automatic);
-  options.plan.bucket_bytes = named("--bucket-size", [&] { return parse_bucket_size(words.bucket_size); });
-  options.plan.settings.speculates = words.speculate != "off";
-  if (words.speculate == "always") options.speculate = true;
+        with_prefix("--link-both-bandwidth: ", [&] { return parse_link(raw.link_both).bytes_per_second; });
 }
 
 // "@FILE" is what the file holds.
@@ -70,7 +52,7 @@ void check_generation(const Options& options) {
 }
 
 // Updates that cannot be taken back, where none may have to be.
-void check_optimizer_in_backward(const Options& options, const Words& words) {
+void check_optimizer_in_backward(const Options& options, const RawOptions& raw) {
   if (!options.plan.optimizer_in_backward) return;
   const char* flag = "--optimizer-in-backward";
   if (options.clip != 0)
@@ -88,10 +70,10 @@ void check_optimizer_in_backward(const Options& options, const Words& words) {
   if (options.plan.policy != Policy::automatic)
     throw InvalidInput(fmt::format("{}: --policy {} updates behind backward; leave one of them out", flag,
                                    to_string(options.plan.policy)));
-  if (words.speculate != "auto")
+  if (raw.plan.speculate != "auto")
     throw InvalidInput(
         fmt::format("{}: nothing is speculated then, and --speculate {} does nothing; leave one of them out",
-                    flag, words.speculate));
+                    flag, raw.plan.speculate));
 }
 
 // What no single flag's range says.
@@ -338,7 +320,7 @@ CommandLine parse_command_line(int count, const char* const* arguments, ModelKin
   CommandLine result;
   Options& options = result.options = default_options(kind);
   const std::string program = program_name(kind);
-  Words words;
+  RawOptions raw;
   CLI::App app{about(kind), program};
   // The last of a repeated flag counts, so that a script's flags can be overridden behind them.
   app.option_defaults()->always_capture_default()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
@@ -350,7 +332,7 @@ CommandLine parse_command_line(int count, const char* const* arguments, ModelKin
       "130 Ctrl-C or SIGTERM (before the first step at once; else the step is finished and everything\n"
       "written, and a second one ends at once), and\n"
       "so a terminal that is closed or a pipe that nobody reads any more.");
-  add_flags(app, options, words);
+  add_flags(app, options, raw);
   try {
     app.parse(count, arguments);
   } catch (const CLI::CallForHelp&) {
@@ -368,12 +350,12 @@ CommandLine parse_command_line(int count, const char* const* arguments, ModelKin
     return option != nullptr && option->count() > 0;
   };
   check_paths(app, given);
-  understand(words, options);
+  parse(raw, options);
   options.resume = given("--resume");
   for (const char* flag : {"--learning-rate", "--schedule", "--final-share", "--clip", "--head-chunk",
                            "--beta1", "--beta2", "--epsilon", "--micro-batches"})
     if (given(flag)) options.changed.insert(flag);
-  if (given("--generate")) options.generate = prompt_of(words.prompt);
+  if (given("--generate")) options.generate = prompt_of(raw.prompt);
   take_initial_sizes(options, {given("--layers"), given("--width"), given("--heads"), given("--sequence"),
                                given("--dropout")});
   count_devices(options, processes, given);
@@ -382,7 +364,7 @@ CommandLine parse_command_line(int count, const char* const* arguments, ModelKin
   ask_for_evaluation(options, given);
   check_needs(options, given);
   check_together(options);
-  check_optimizer_in_backward(options, words);
+  check_optimizer_in_backward(options, raw);
   return result;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include "samples/options/options.h"
@@ -9,8 +10,9 @@
 #include "stowage/cuda_device.h"
 #include "stowage/engine.h"
 #include "stowage/graph.h"
+#include "stowage/machine.h"
 #include "stowage/plan.h"
-#include "tools/calibrate/rate_fit.h"
+#include "tools/calibrate/fit.h"
 
 namespace stowage::samples {
 
@@ -109,5 +111,15 @@ std::string divergence_message(const NonFinite::Finding& finding, const Options&
 
 // Sentence for a budget that no plan fits, with the smallest one that works.
 std::string infeasible_message(const Infeasible& infeasible, Policy policy);
+
+// Of buckets that are ordinary memory.
+struct Unpinned {
+  Bytes bytes = 0;
+  Bytes in_bytes = 0, out_bytes = 0;  // that transfers move of them in each step
+};
+Unpinned unpinned_of(const Plan& plan, std::span<const BucketId> buckets);
+
+// Lines that say how much it is, what it costs and how to avoid it; empty where all is page-locked.
+std::string unpinned_note(const Plan& plan, const Machine& machine, std::span<const BucketId> buckets);
 
 }  // namespace stowage::samples

@@ -22,8 +22,6 @@ std::string seconds_with_share(double seconds, double of) {
   return fmt::format("{} ({:+.1f}%)", format_seconds(seconds), 100 * (seconds / of - 1));
 }
 
-std::string percent(double share) { return fmt::format("{:.1f}%", 100 * share); }
-
 // A diverged one has no four places behind the point.
 std::string loss_text(double loss) {
   return std::abs(loss) < 1e6 ? fmt::format("{:.4f}", loss) : fmt::format("{:.3e}", loss);

@@ -8,7 +8,6 @@
 #include "stowage/graph_builder.h"
 #include "stowage/simulated_device.h"
 #include "tools/calibrate/host_probe.h"
-#include "tools/calibrate/own_profile.h"
 #include "tools/calibrate/step_probe.h"
 
 namespace stowage::samples {

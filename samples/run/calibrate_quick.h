@@ -9,7 +9,7 @@
 #include "stowage/graph_builder.h"
 #include "stowage/machine.h"
 #include "stowage/models.h"
-#include "tools/calibrate/rate_fit.h"
+#include "tools/calibrate/fit.h"
 
 namespace stowage::samples {
 

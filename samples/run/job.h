@@ -16,7 +16,6 @@
 #include <string>
 #include <vector>
 
-#include "samples/run/waiting_lines.h"
 #include "stowage/channel.h"
 #include "stowage/communicator.h"
 #include "stowage/error.h"
@@ -25,10 +24,26 @@
 
 namespace stowage::samples {
 
-// Another rank has failed alike, and tells it. The program ends with its exit code and says nothing.
-class ToldElsewhere : public Error {
+// Prints a line of the ranks' channel, but of a rank that came from this machine. One that cannot be printed
+// ends nothing.
+void say_of_ranks(const std::string& line);
+
+// For ChannelOptions::waits.
+class WaitingLines {
  public:
-  explicit ToldElsewhere(int exit_code) : Error("another rank tells"), exit_code_(exit_code) {}
+  // Says for whom `rank` waits after ten seconds and each minute, and at once who stands still. Who works is
+  // waited for without end, who stands still until the user asks to stop: then it throws CommunicatorError.
+  void tell(const Waiting& waiting, int rank);
+
+ private:
+  std::chrono::steady_clock::time_point next_line_{};
+  std::vector<int> standing_;  // as the last line has named them
+};
+
+// Another rank has failed too, and reports it. The program ends with this exit code and prints nothing.
+class ReportedByOtherRank : public Error {
+ public:
+  explicit ReportedByOtherRank(int exit_code) : Error("another rank reports it"), exit_code_(exit_code) {}
   int exit_code() const { return exit_code_; }
 
  private:
@@ -53,8 +68,8 @@ class Job {
   int local_rank() const { return local_rank_; }  // counted on this machine
 
   // Together: `work`, which makes no call that says so. Where it fails on some ranks all throw: the first of
-  // them its own error, the others ToldElsewhere. CommunicatorError, of another communicator in which ranks
-  // meet within `work`, comes out at once.
+  // them its own error, the others ReportedByOtherRank. CommunicatorError, of another communicator in which
+  // ranks meet within `work`, comes out at once.
   void together(const std::function<void()>& work);
   // Together: the text of rank 0.
   std::string from_leader(const std::string& text);
@@ -83,8 +98,8 @@ class Job {
   RankLaunch launch_;
   int ranks_here_ = 1;
   int local_rank_ = 0;
-  bool all_end_ = false;               // since `together` has failed
-  std::atomic<bool> is_told_ = false;  // this rank's error
+  bool all_end_ = false;                   // since `together` has failed
+  std::atomic<bool> is_reported_ = false;  // this rank's error
   WaitingLines waiting_lines_;
   std::shared_ptr<Channel> channel_;  // null: alone
   std::optional<EndOfWork> end_of_work_;

@@ -13,6 +13,7 @@
 #include "src/communicator/communicator_module.h"
 #include "stowage/cuda_device.h"
 #include "stowage/error.h"
+#include "tools/console/text.h"
 #include "tools/console/underway.h"
 
 namespace stowage::samples {
@@ -21,11 +22,7 @@ namespace {
 const char* name_of(DeviceBackend backend) { return backend == DeviceBackend::cuda ? "cuda" : "simulated"; }
 
 BackendChoice chosen(const std::string& name) {
-  try {
-    return choose_device(name);
-  } catch (const InvalidInput& error) {
-    throw InvalidInput(fmt::format("--device: {}", error.what()));
-  }
+  return with_prefix("--device: ", [&] { return choose_device(name); });
 }
 
 // Of a rank that does not lead.

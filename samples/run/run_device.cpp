@@ -18,7 +18,7 @@
 #include "stowage/machine_file.h"
 #include "stowage/simulated_device.h"
 #include "tools/calibrate/calibrate.h"
-#include "tools/calibrate/own_profile.h"
+#include "tools/calibrate/step_probe.h"
 #include "tools/choices/machine_choice.h"
 
 namespace stowage::samples {

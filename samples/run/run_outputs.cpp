@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdio>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <string_view>
 #include <vector>
 
@@ -140,6 +141,34 @@ bool Failures::spare(const std::function<void()>& action) {
     any_ = true;
     return false;
   }
+}
+
+std::string weights_index(const Graph& graph) {
+  using nlohmann::ordered_json;
+  ordered_json tensors = ordered_json::array();
+  Bytes offset = 0;
+  for (const Tensor& tensor : graph.tensors) {
+    if (tensor.kind != TensorKind::parameter) continue;
+    tensors.push_back({{"name", tensor.name},
+                       {"type", to_string(tensor.type)},
+                       {"shape", tensor.shape},
+                       {"offset", offset},
+                       {"bytes", tensor.bytes()}});
+    offset += tensor.bytes();
+  }
+  return ordered_json{{"format", "stowage-weights"}, {"version", 1}, {"tensors", std::move(tensors)}}.dump() +
+         '\n';
+}
+
+void write_weights(OutputFile& file, const Graph& graph, const ReadTensor& read) {
+  if (!file.wanted()) return;
+  file.write(weights_index(graph));
+  for (TensorId id = 0; id < graph.tensors.size(); ++id) {
+    if (graph.tensor(id).kind != TensorKind::parameter) continue;
+    const std::vector<std::byte> value = read(id);
+    file.write({reinterpret_cast<const char*>(value.data()), value.size()});
+  }
+  file.commit();
 }
 
 }  // namespace stowage::samples

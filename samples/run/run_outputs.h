@@ -2,11 +2,13 @@
 #pragma once
 
 #include <functional>
+#include <string>
 
 #include "samples/options/options.h"
 #include "samples/report/step_log.h"
 #include "samples/run/init_export.h"
 #include "src/base/output_file.h"
+#include "stowage/graph.h"
 
 namespace stowage::samples {
 
@@ -44,5 +46,13 @@ class Failures {
   ModelKind kind_;
   bool any_ = false;
 };
+
+using ReadTensor = std::function<std::vector<std::byte>(TensorId)>;
+
+// The first line, with its end.
+std::string weights_index(const Graph& graph);
+
+// Writes all parameters and commits the file.
+void write_weights(OutputFile& file, const Graph& graph, const ReadTensor& read);
 
 }  // namespace stowage::samples

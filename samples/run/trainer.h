@@ -14,15 +14,28 @@
 #include "samples/report/step_log.h"
 #include "samples/run/checkpoints.h"
 #include "samples/run/job.h"
-#include "samples/run/run_model.h"
 #include "samples/run/run_outputs.h"
 #include "samples/task/task.h"
 #include "stowage/communicator.h"
 #include "stowage/device.h"
 #include "stowage/engine_group.h"
+#include "stowage/graph.h"
 #include "stowage/loss_scale.h"
 
 namespace stowage::samples {
+
+struct Model {
+  BuiltModel built;          // of `graph`
+  Graph graph;               // whole parameters
+  std::vector<Graph> ranks;  // where there are several devices, that of each one of this process
+  Graph& planned() { return ranks.empty() ? graph : ranks.front(); }
+};
+
+// For the process of rank `rank` of options.processes. Throws InvalidInput for sizes that make no model.
+Model build_model(const Task& task, const Options& options, int rank);
+
+// Both must outlive what is returned.
+ReadParameter reader_of(const Graph& graph, EngineGroup& engine);
 
 // On stdout, at once: a pipe's reader sees lines as they come.
 void print(const std::string& text);

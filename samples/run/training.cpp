@@ -1,4 +1,4 @@
-#include "samples/run/training.h"
+#include "samples/run/program.h"
 
 #include <fmt/format.h>
 #include <sched.h>
@@ -15,17 +15,13 @@
 
 #include "samples/report/report.h"
 #include "samples/report/trace.h"
-#include "samples/report/unpinned.h"
 #include "samples/run/checkpoints.h"
-#include "samples/run/disk_need.h"
-#include "samples/run/host_need.h"
 #include "samples/run/init_export.h"
 #include "samples/run/job.h"
 #include "samples/run/run_device.h"
-#include "samples/run/run_model.h"
+#include "samples/run/run_needs.h"
 #include "samples/run/run_outputs.h"
 #include "samples/run/trainer.h"
-#include "samples/run/weights_file.h"
 #include "samples/task/generate.h"
 #include "samples/task/task.h"
 #include "src/base/laps.h"

@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "samples/data/text_data.h"
-#include "samples/options/vocabulary.h"
 #include "samples/task/forward_pass.h"
+#include "samples/task/task.h"
 #include "stowage/checkpoint.h"
 #include "stowage/error.h"
 #include "tools/console/text.h"

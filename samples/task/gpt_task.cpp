@@ -6,9 +6,9 @@
 #include <cmath>
 
 #include "samples/data/documents.h"
-#include "samples/options/vocabulary.h"
 #include "samples/task/forward_pass.h"
 #include "samples/task/generate.h"
+#include "samples/task/task.h"
 #include "stowage/checkpoint.h"
 #include "stowage/error.h"
 #include "tools/console/text.h"

@@ -17,6 +17,7 @@
 #include "stowage/graph_builder.h"
 #include "stowage/model_files.h"
 #include "stowage/models.h"
+#include "stowage/tokenizer.h"
 
 namespace stowage::samples {
 
@@ -103,5 +104,15 @@ class Task {
 // Reads the data and the vocabulary that `options` name, and sets the model's vocabulary in them; they must
 // outlive the task. Throws InvalidInput that names the flag and the file.
 std::unique_ptr<Task> make_task(Options& options);
+
+// The tokenizer of --tokenizer, or that of bytes. Throws InvalidInput naming the flag and the file.
+std::unique_ptr<Tokenizer> tokenizer_of(const Options& options);
+
+// For a configuration: all tokens by id.
+std::string fingerprint(const Tokenizer& tokenizer);
+
+// A model's vocabulary holds `tokens` ids: --init's, which may have more, or these. It is padded to a
+// multiple of 64. `needs` says whose ids they are. Throws InvalidInput where the model of --init has fewer.
+void set_vocabulary(Options& options, std::int64_t tokens, const std::string& needs);
 
 }  // namespace stowage::samples

@@ -9,6 +9,7 @@
 #include "stowage/machine_file.h"
 #include "stowage/planner.h"
 #include "tools/answer/model_spec.h"
+#include "tools/console/text.h"
 #include "tools/report/tally.h"
 
 namespace stowage {
@@ -100,6 +101,16 @@ struct PlanAnswer {
 PlanAnswer answer(const PlanQuestion& question, Plan* plan = nullptr);
 // The same by a planner of the question's graph, rates and options, which may be asked with many budgets.
 PlanAnswer answer(const PlanQuestion& question, Planner& planner, Plan* plan = nullptr);
+
+// The lines that an answer and the trainers' table share.
+struct NeedLines {
+  Bytes need = 0, minimum = 0, budget = 0;
+  Bytes overhead = 0, overhead_for_peers = 0;  // `overhead_for_peers` is a part of `overhead`
+};
+void add_need(Lines& lines, const NeedLines& need);
+// Where the plan keeps what. `bucket`: Plan::bucket_bytes.
+void add_tally(Lines& lines, const PlanTally& where, Bytes bucket);
+void add_clipped(Lines& lines, double half_clipped_seconds, double clipped_seconds);
 
 // What follows a host budget: where it is from, if the machine's file says it.
 std::string host_budget_source(const PlanAnswer& answer);

@@ -12,7 +12,6 @@
 #include "src/base/mutex.h"
 #include "stowage/error.h"
 #include "tools/c_plan/plan_question.h"
-#include "tools/c_plan/shipped_machines.h"
 
 namespace {
 

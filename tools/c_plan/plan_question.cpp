@@ -14,7 +14,6 @@
 #include "stowage/error.h"
 #include "stowage/trace.h"
 #include "tools/answer/memory_sweep.h"
-#include "tools/c_plan/shipped_machines.h"
 
 namespace stowage {
 namespace {

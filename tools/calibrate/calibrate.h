@@ -1,7 +1,11 @@
 // Measures a machine through the public Device interface alone.
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "stowage/choose_device.h"
+#include "stowage/machine_file.h"
 #include "tools/calibrate/compute_probe.h"
 #include "tools/calibrate/host_probe.h"
 #include "tools/calibrate/link_probe.h"
@@ -35,5 +39,9 @@ MachineFile calibrate(Device& device, const LaunchTable& kernels, const Calibrat
 // The same of the first of several devices of one kind, and then measure_peers.
 MachineFile calibrate(std::span<Device* const> devices, const LaunchTable& kernels,
                       const CalibrateOptions& options, const CommunicatorOptions& link);
+
+// One sentence for each curve in which a larger copy, a larger product or more threads had less than half the
+// rate of a smaller one or fewer: the worst of each. Empty: none.
+std::vector<std::string> contradictions(const MachineFile& file);
 
 }  // namespace stowage

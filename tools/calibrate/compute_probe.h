@@ -3,10 +3,52 @@
 
 #include <vector>
 
+#include "stowage/device.h"
+#include "stowage/launch_table.h"
+#include "stowage/machine.h"
 #include "stowage/machine_file.h"
-#include "tools/calibrate/op_probe.h"
+#include "tools/calibrate/stopwatch.h"
 
 namespace stowage {
+
+// Where ops are measured.
+struct OpProbeContext {
+  Device& device;
+  const LaunchTable& kernels;
+  LaneId lane;       // compute
+  Machine modelled;  // op times of a device that runs in virtual time
+};
+
+class OpProbe {
+ public:
+  // `op` without operands; `reads` and `writes` of it, unnamed. Every read holds numbers in [-1, 1).
+  OpProbe(const OpProbeContext& context, Op op, std::vector<Tensor> reads, std::vector<Tensor> writes);
+  OpProbe(const OpProbe&) = delete;
+  OpProbe& operator=(const OpProbe&) = delete;
+
+  void launch();
+  // Of its operands, each once.
+  Bytes bytes() const { return bytes_; }
+
+ private:
+  static void run(void* context);
+  void add_operand(const Tensor& tensor, AccessMode mode);
+
+  OpProbeContext context_;
+  Op op_;
+  std::vector<Tensor> tensors_;
+  std::vector<DeviceMemory> memory_;
+  std::vector<Operand> reads_;
+  std::vector<Operand> writes_;
+  std::vector<Access> accesses_;
+  LaunchArguments arguments_;
+  Kernel kernel_ = nullptr;
+  Bytes bytes_ = 0;
+  Drain drain_;  // last: work under way reads all of the above
+};
+
+// A tensor of these extents, for OpProbe.
+Tensor probe_tensor(DataType type, std::vector<std::int64_t> shape);
 
 struct ComputeProbeOptions {
   std::vector<DataType> types;   // of products

@@ -1,13 +1,34 @@
 // Measures host memory as the optimizer on the host sees it.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "stowage/device.h"
+#include "stowage/launch_table.h"
 #include "stowage/machine_file.h"
 
 namespace stowage {
+
+class HostUpdate {
+ public:
+  explicit HostUpdate(std::int64_t elements);
+
+  // Of one update: reads four vectors and writes three of them again.
+  double bytes() const { return 7 * static_cast<double>(vector_.bytes()); }
+
+  // What one took, which it makes.
+  double seconds();
+
+ private:
+  Kernel kernel_;
+  Tensor vector_;
+  Tensor clip_;
+  std::array<std::unique_ptr<float[]>, 4> values_;
+  std::array<double, 2> clip_values_{1, 1};
+};
 
 struct HostProbeOptions {
   std::int64_t elements = std::int64_t{32} << 20;  // of the parameter; four f32 tensors of this size

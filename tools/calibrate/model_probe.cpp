@@ -4,7 +4,6 @@
 
 #include "stowage/error.h"
 #include "stowage/graph_builder.h"
-#include "tools/calibrate/own_profile.h"
 #include "tools/calibrate/step_probe.h"
 
 namespace stowage {

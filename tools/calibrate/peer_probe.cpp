@@ -8,9 +8,7 @@
 
 #include "offload/engine/group_communicators.h"
 #include "offload/engine/rank_threads.h"
-#include "tools/calibrate/drain.h"
-#include "tools/calibrate/link_direction.h"
-#include "tools/calibrate/link_fit.h"
+#include "tools/calibrate/fit.h"
 #include "tools/calibrate/link_probe.h"
 #include "tools/calibrate/stopwatch.h"
 

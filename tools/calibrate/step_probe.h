@@ -8,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "src/machine/op_profile.h"
 #include "stowage/device.h"
 #include "stowage/engine.h"
 #include "stowage/graph.h"
@@ -77,5 +78,24 @@ std::function<bool()> for_seconds(double seconds);
 inline constexpr std::int64_t share_elements = std::int64_t{4} << 20U;
 void measure_shares(StepProbe& run, double alone, const Link& link, Machine& machine,
                     std::int64_t elements = share_elements);
+
+struct ProbedStep {
+  Graph graph;
+  std::vector<ProbeInput> inputs;
+};
+
+// Device memory that measuring may use so that a run stays within `budget`, with `overhead` bytes of it for
+// context and libraries (overhead_on).
+Bytes arena_within(const Device& device, Bytes budget, Bytes overhead);
+
+// Adds what each op of the compute lane took.
+void add_ops(const Graph& graph, const StepProbe::Step& step, OpProfile& profile);
+
+// Measures the step that `build` makes of `samples` samples. Where that does not fit `budget` or the memory
+// that is free, or would take more than a tenth of a second by the rates of `machine`, half as many are
+// tried, and so on; with one sample too much, the profile is empty. Takes about half a second. Throws as
+// Engine does, but never OutOfMemory.
+OpProfile profile_of_step(Device& device, const Machine& machine, const Budget& budget, std::int64_t samples,
+                          const std::function<ProbedStep(std::int64_t samples)>& build);
 
 }  // namespace stowage

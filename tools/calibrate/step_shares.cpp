@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "stowage/simulated_device.h"
-#include "tools/calibrate/host_update.h"
-#include "tools/calibrate/link_direction.h"
+#include "tools/calibrate/host_probe.h"
+#include "tools/calibrate/link_probe.h"
 #include "tools/calibrate/step_probe.h"
 #include "tools/calibrate/stopwatch.h"
 

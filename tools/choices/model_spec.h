@@ -4,13 +4,27 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "src/models/limits.h"
 #include "stowage/graph.h"
 #include "tools/answer/model_spec.h"
-#include "tools/choices/gpt_sizes.h"
 
 namespace stowage {
+
+struct GptSize {
+  std::string_view name;  // "" between two rungs of the ladder
+  std::int64_t layers = 0;
+  std::int64_t width = 0;
+  std::int64_t heads = 0;
+};
+
+const std::vector<GptSize>& named_gpt_sizes();
+
+// By rising number of parameters: the rungs of table 2.1 (with OPT's), and between two of them the lower
+// one with more layers, for as long as its layers hold fewer than the upper one's. Width never falls.
+std::vector<GptSize> gpt_ladder();
 
 // The options as they were given; empty: not given.
 struct ModelWords {

@@ -14,7 +14,6 @@
 #include "stowage/choose_device.h"
 #include "stowage/error.h"
 #include "tools/calibrate/calibrate.h"
-#include "tools/calibrate/contradictions.h"
 #include "tools/choices/model_spec.h"
 #include "tools/console/text.h"
 
@@ -59,10 +58,10 @@ void add_products(Lines& lines, const MachineFile& file) {
 }
 
 Link simulated_link(const CalibrateCommand& command, const BackendChoice& choice) {
-  if (command.link.empty()) return parse_link_rate("8GB/s");
+  if (command.link.empty()) return parse_link("8GB/s");
   if (choice.backend != DeviceBackend::simulated)
     throw InvalidInput("--link is the simulated device's; leave it out, or ask for --device simulated");
-  return parse_link_rate(command.link);
+  return with_prefix("--link: ", [&] { return parse_link(command.link); });
 }
 
 // What one device receives, by what all of them take to gather or exchange it.
@@ -159,22 +158,6 @@ OutputFile output_of(const CalibrateCommand& command) {
 }
 
 }  // namespace
-
-Link parse_link_rate(const std::string& text) {
-  if (text == "unthrottled") return Link::unthrottled();
-  const std::string size = text.ends_with("/s") ? text.substr(0, text.size() - 2) : text;
-  Bytes rate = 0;
-  try {
-    rate = parse_bytes(size);
-  } catch (const InvalidInput&) {
-    rate = 0;  // told below, with what a rate looks like
-  }
-  if (rate == 0)
-    throw InvalidInput(fmt::format(
-        "--link: \"{}\" is no rate; write for example 8GB/s, 500MB/s, bytes per second, or unthrottled",
-        text));
-  return {static_cast<double>(rate), 10e-6, true};
-}
 
 std::string describe(const MachineFile& file) {
   Lines lines;

@@ -16,9 +16,6 @@ struct CalibrateCommand {
   std::string output_file;  // where to write to_json(MachineFile); empty: path_of_machine_here()
 };
 
-// "8GB/s", "500MB/s", bytes per second, "unthrottled". Throws InvalidInput that quotes `text`.
-Link parse_link_rate(const std::string& text);
-
 // The measured numbers for people.
 std::string describe(const MachineFile& file);
 

@@ -7,6 +7,10 @@
 
 #include "stowage/bytes.h"
 
+namespace CLI {
+class App;
+}
+
 namespace stowage {
 
 struct RunCommand {
@@ -22,5 +26,24 @@ struct RunCommand {
 // the same one. Says on stderr where no call was caught. Throws InvalidInput naming the program that cannot
 // be started, or the file that cannot be written.
 int run_run_command(const RunCommand& command);
+
+// The command line before it is parsed. Must outlive the parsing.
+struct RawRunOptions {
+  RunCommand command;
+  std::string limit, spill;  // "": not given
+};
+
+CLI::App* add_run(CLI::App& app, RawRunOptions& raw);
+
+// Of `run`'s words, those behind the first "--" are the program's: they are cut off and returned. No other
+// command has any.
+std::vector<std::string> cut_program(std::vector<std::string>& words);
+
+// Throws InvalidInput where there is none: its words may stand among the options, where they would be taken
+// for mistaken ones.
+void require_program(const RunCommand& command);
+
+// Throws InvalidInput that names the option and says what it takes.
+RunCommand parse(const RawRunOptions& raw);
 
 }  // namespace stowage

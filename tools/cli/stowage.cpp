@@ -10,40 +10,40 @@
 #include "src/device/host_limits.h"
 #include "stowage/error.h"
 #include "tools/cli/calibrate_command.h"
-#include "tools/cli/place_options.h"
-#include "tools/cli/plan_options.h"
-#include "tools/cli/progress_line.h"
-#include "tools/cli/replay_options.h"
-#include "tools/cli/run_options.h"
-#include "tools/cli/tokens_options.h"
+#include "tools/cli/place_command.h"
+#include "tools/cli/plan_command.h"
+#include "tools/cli/replay_command.h"
+#include "tools/cli/run_command.h"
+#include "tools/cli/tokens_command.h"
 #include "tools/cli/unexpected.h"
+#include "tools/console/terminal.h"
 
 namespace {
 
 int plan(const stowage::PlanWords& words, std::string& output) {
-  stowage::PlanCommand command = stowage::understand(words);
+  stowage::PlanCommand command = stowage::parse(words);
   stowage::ProgressLine line(stowage::terminal_or_null(stderr));
   command.progress = [&line](const std::string& what) { line.show(what); };
   return stowage::run_plan_command(command, output);
 }
 
-int place(const stowage::PlaceWords& words, std::string& output) {
-  stowage::PlaceCommand command = stowage::understand(words);
+int place(const stowage::RawPlaceOptions& words, std::string& output) {
+  stowage::PlaceCommand command = stowage::parse(words);
   stowage::ProgressLine line(stowage::terminal_or_null(stderr));
   command.progress = [&line](const std::string& what) { line.show(what); };
   return stowage::run_place_command(command, output);
 }
 
-int replay(const stowage::ReplayWords& words, std::string& output) {
-  stowage::ReplayCommand command = stowage::understand(words);
+int replay(const stowage::RawReplayOptions& words, std::string& output) {
+  stowage::ReplayCommand command = stowage::parse(words);
   stowage::ProgressLine line(stowage::terminal_or_null(stderr));
   command.progress = [&line](const std::string& what) { line.show(what); };
   return stowage::run_replay_command(command, output);
 }
 
-int tokens(const stowage::TokensWords& words, std::string& output) {
+int tokens(const stowage::RawTokensOptions& words, std::string& output) {
   if (words.train_app->parsed()) return stowage::run_tokens_train_command(words.train, output);
-  stowage::TokensEncodeCommand command = stowage::understand(words);
+  stowage::TokensEncodeCommand command = stowage::parse(words);
   stowage::ProgressLine line(stowage::terminal_or_null(stderr));
   command.progress = [&line](const std::string& what) { line.show(what); };
   return stowage::run_tokens_encode_command(command, output);
@@ -72,10 +72,10 @@ int run(int count, char** arguments) {
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   app.require_subcommand(1);
   stowage::PlanWords plan_words;
-  stowage::PlaceWords place_words;
-  stowage::ReplayWords replay_words;
-  stowage::RunWords run_words;
-  stowage::TokensWords tokens_words;
+  stowage::RawPlaceOptions place_words;
+  stowage::RawReplayOptions replay_words;
+  stowage::RawRunOptions run_words;
+  stowage::RawTokensOptions tokens_words;
   stowage::CalibrateCommand calibrate_command;
   const CLI::App* plan_app = stowage::add_plan(app, plan_words);
   const CLI::App* place_app = stowage::add_place(app, place_words);
@@ -100,7 +100,7 @@ int run(int count, char** arguments) {
     return 2;
   }
   stowage::check_written_paths(app);
-  if (run_app->parsed()) return stowage::run_run_command(stowage::understand(run_words));
+  if (run_app->parsed()) return stowage::run_run_command(stowage::parse(run_words));
   std::string output;
   const int code = plan_app->parsed()     ? plan(plan_words, output)
                    : place_app->parsed()  ? place(place_words, output)

@@ -7,7 +7,7 @@
 
 #include "stowage/caching_allocator.h"
 #include "stowage/simulated_device.h"
-#include "tools/replay/allocator_model.h"
+#include "tools/replay/replay.h"
 
 namespace stowage {
 

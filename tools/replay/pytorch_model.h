@@ -14,7 +14,7 @@
 #include <set>
 #include <vector>
 
-#include "tools/replay/allocator_model.h"
+#include "tools/replay/replay.h"
 
 namespace stowage {
 

@@ -1,13 +1,11 @@
-#include "tools/report/summary.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 
-#include "tools/report/belongs.h"
+#include "tools/report/check_report_input.h"
 #include "tools/report/escape.h"
-#include "tools/report/report_data.h"
+#include "tools/report/page_parts.h"
 
 namespace stowage::report {
 namespace {

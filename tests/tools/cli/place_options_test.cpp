@@ -1,4 +1,4 @@
-#include "tools/cli/place_options.h"
+#include "tools/cli/place_command.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -18,10 +18,10 @@ using ::testing::HasSubstr;
 
 PlaceCommand parse_place(const std::string& line) {
   CLI::App app;
-  PlaceWords words;
+  RawPlaceOptions words;
   add_place(app, words);
   app.parse("place " + line, false);
-  return understand(words);
+  return parse(words);
 }
 
 TEST(PlaceOptions, SayLittleByDefault) {

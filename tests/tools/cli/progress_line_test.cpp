@@ -1,4 +1,4 @@
-#include "tools/cli/progress_line.h"
+#include "tools/console/terminal.h"
 
 #include <gtest/gtest.h>
 

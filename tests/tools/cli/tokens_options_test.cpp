@@ -1,4 +1,4 @@
-#include "tools/cli/tokens_options.h"
+#include "tools/cli/tokens_command.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,12 +13,12 @@ namespace {
 using ::testing::HasSubstr;
 
 TEST(TokensOptions, VersionsOfShards) {
-  TokensWords words;
-  EXPECT_FALSE(understand(words).version);
+  RawTokensOptions words;
+  EXPECT_FALSE(parse(words).version);
   words.version = 7;
-  EXPECT_EQ(understand(words).version, ShardVersion::four_bytes);
+  EXPECT_EQ(parse(words).version, ShardVersion::four_bytes);
   words.version = 2;
-  test::expect_refused([&] { understand(words); }, "--shard-version: 2 is none that llm.c has; give 1 or 7");
+  test::expect_refused([&] { parse(words); }, "--shard-version: 2 is none that llm.c has; give 1 or 7");
 }
 
 TEST(TokensProgram, TrainsAndEncodes) {

@@ -20,4 +20,8 @@ void require_times(const Timeline& timeline);
 // Instructions of the compute lane: launches and recomputes.
 Position positions_of(const Plan& plan);
 
+// Throws InvalidInput for a column whose steps or values are not in order, or not finite, or do not follow on
+// the column before, and for a logarithmic chart with values that have no logarithm.
+void require_run(const RunHistory& run);
+
 }  // namespace stowage::report

@@ -1,10 +1,11 @@
-// From the times of ops to the two rates that the planner costs ops by.
+// From measured times to the numbers that the planner knows of ops and of a link.
 #pragma once
 
 #include <span>
 
 #include "stowage/graph.h"
 #include "stowage/machine.h"
+#include "stowage/machine_file.h"
 
 namespace stowage {
 
@@ -23,5 +24,11 @@ struct OpTime {
 // Fits the two rates of op_seconds (src/graph/cost.h): ops are told apart by what binds them under
 // the rates found so far. Rates of `machine` stay where no op speaks for them; says which do not.
 FittedRates fit_rates(std::span<const OpTime> times, Machine& machine);
+
+// Latency and peak of seconds = latency + bytes / peak by least squares, each error weighted by 1 / seconds:
+// long copies decide the peak and short ones the latency, though their times are thousands of times shorter.
+// Latency is no less than 0. Throws InvalidInput unless there
+// are copies of two sizes, all of positive time.
+Link fit_link(std::span<const CopySample> samples);
 
 }  // namespace stowage
