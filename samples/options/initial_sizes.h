@@ -8,13 +8,13 @@
 
 namespace stowage::samples {
 
-// Which of the model's flags the command line has.
+// The model's flags that the command line has.
 struct GivenSizes {
   bool layers = false, width = false, heads = false, sequence = false, dropout = false;
 };
 
-// With --init: reads its config.json and takes the model's sizes, and dropout, from it. Throws InvalidInput
-// for a model that is not computed here, or that a given flag contradicts, naming both.
+// Does nothing without --init. Reads its config.json and takes the model's sizes and dropout from it. Throws
+// InvalidInput for a model that is not computed here, or that a given flag contradicts, naming both.
 void take_initial_sizes(Options& options, const GivenSizes& given);
 
 // Runs `action`; puts --init and its path, if it is given, before the message of an InvalidInput.

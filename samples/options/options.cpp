@@ -51,7 +51,7 @@ void check_generation(const Options& options) {
               : "--generate: which model? give --checkpoint DIR, --resume PATH or --init DIR");
 }
 
-// Updates that cannot be taken back, where none may have to be.
+// Refuses updates that cannot be taken back if some may have to be.
 void check_optimizer_in_backward(const Options& options, const RawOptions& raw) {
   if (!options.plan.optimizer_in_backward) return;
   const char* flag = "--optimizer-in-backward";
@@ -76,7 +76,7 @@ void check_optimizer_in_backward(const Options& options, const RawOptions& raw) 
                     flag, raw.plan.speculate));
 }
 
-// What no single flag's range says.
+// Checks what no single flag's range says.
 void check_together(const Options& options) {
   check_generation(options);
   if (options.data.empty() && !options.generate) {
@@ -127,7 +127,7 @@ void check_together(const Options& options) {
                     devices_given(options), model.gradient_groups, model.gradient_groups));
 }
 
-// What a flag needs, without which it would do nothing, unseen.
+// A flag, and the flag without which it would silently do nothing.
 struct Need {
   const char* flag;
   const char* needed;
@@ -138,7 +138,7 @@ constexpr Need needs[] = {{"--checkpoint-every", "--checkpoint"},
                           {"--keep-best", "--checkpoint"},
                           {"--tokens", "--generate"},
                           {"--temperature", "--generate"}};
-// What a training writes, besides its checkpoints.
+// Outputs of a training, besides its checkpoints.
 using Kind = WrittenPaths::Kind;
 constexpr std::pair<const char*, Kind> written[] = {{"--log", Kind::text},     {"--trace", Kind::text},
                                                     {"--report", Kind::text},  {"--plan-json", Kind::text},
@@ -158,7 +158,7 @@ void check_paths(const CLI::App& app, const IsGiven& given) {
 constexpr const char* evaluation_flags[] = {"--evaluation-data", "--evaluation-share", "--evaluation-samples",
                                             "--keep-best"};
 
-// Of several processes each is a device.
+// Makes each of several processes a device.
 void count_devices(Options& options, int processes, const IsGiven& given) {
   if (processes == 1 || options.generate) return;
   if (given("--devices") && options.devices != processes)
@@ -169,7 +169,7 @@ void count_devices(Options& options, int processes, const IsGiven& given) {
   options.devices = options.processes = processes;
 }
 
-// Each device has a group at least, and each group a micro-batch.
+// Gives each device a gradient group, and each group a micro-batch.
 void divide_batch(Options& options, const IsGiven& given) {
   GptConfig& model = options.model;
   if (!std::has_single_bit(static_cast<std::uint64_t>(options.devices)))
@@ -193,7 +193,7 @@ void divide_batch(Options& options, const IsGiven& given) {
                                    model.batch));
 }
 
-// Without steps between evaluations any of these flags asks for the one at the end.
+// Evaluates at the end if --steps is 0 and any of these flags is given.
 void ask_for_evaluation(Options& options, const IsGiven& given) {
   if (options.steps > 0 || options.evaluate_every > 0 || given("--evaluate-every")) return;
   if (std::any_of(std::begin(evaluation_flags), std::end(evaluation_flags), given))
@@ -271,7 +271,7 @@ Options default_options(ModelKind kind) {
   options.model = {.layers = 2, .width = 128, .heads = 4, .sequence = 32, .batch = 64, .epsilon = 1e-12};
   options.steps = 2500;
   options.warmup = 100;
-  // As BERT was pre-trained: google-research/bert, optimization.py.
+  // Values of BERT's own pre-training: google-research/bert, optimization.py.
   options.weight_decay = 0.01;
   options.beta2 = 0.999;
   options.epsilon = 1e-6;

@@ -92,7 +92,8 @@ void add_attention_lines(Lines& lines, const AttentionUse& use) {
   for (const std::string& refusal : use.refusals) lines.add("  slower", "{}", refusal);
 }
 
-// Of a run with so many clipped steps, between what the plan says of none, of half and of all.
+// Interpolates between the plan's step times for no, half and all steps clipped, by the run's share of
+// clipped steps.
 double predicted_seconds(const Plan& plan, const RunStatistics& run) {
   if (run.steps() == 0) return plan.predicted_step_seconds;
   const double clipped = static_cast<double>(run.clipped_steps()) / static_cast<double>(run.steps());

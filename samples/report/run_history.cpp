@@ -22,7 +22,7 @@ std::string seconds_with_share(double seconds, double of) {
   return fmt::format("{} ({:+.1f}%)", format_seconds(seconds), 100 * (seconds / of - 1));
 }
 
-// A diverged one has no four places behind the point.
+// A diverged loss has no four places behind the point.
 std::string loss_text(double loss) {
   return std::abs(loss) < 1e6 ? fmt::format("{:.4f}", loss) : fmt::format("{:.3e}", loss);
 }
@@ -73,7 +73,7 @@ RunHistory::Group bytes_group(const Setup& setup, const RunStatistics& run) {
            {"out per step", format_bytes(run.d2h_bytes()), planned(plan.d2h_bytes)}}};
 }
 
-// The same value in every step; above 0, for a logarithmic axis.
+// Returns a line of one value in every step; empty unless that is above 0, as a logarithmic axis needs it.
 RunLine constant(const std::string& name, double value, const std::vector<RunColumn>& beside) {
   RunLine line{.name = name};
   if (!beside.empty() && value > 0)

@@ -13,6 +13,7 @@
 #include "src/base/printable.h"
 #include "src/device/host_limits.h"
 #include "stowage/error.h"
+#include "tools/calibrate/calibrate.h"
 #include "tools/console/interrupt.h"
 #include "tools/console/terminal.h"
 
@@ -25,18 +26,13 @@ constexpr int failed_code = 1;
 constexpr int wrong_code = 2;
 constexpr std::chrono::seconds silence{5};  // until the user reads that the others are waited for
 
-// Where this rank has failed already, what fails besides is no news.
+// Swallows errors of clean-up after this rank has failed.
 void quietly(const std::function<void()>& action) noexcept {
   try {
     action();
   } catch (const std::exception&) {
     return;
   }
-}
-
-std::string this_machine() {
-  std::array<char, 256> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
 }
 
 // Ends the process at once, since MPI waits for a rank that is gone. `is_reported`: the user has read this
@@ -49,8 +45,8 @@ std::string this_machine() {
   ::_exit(failed_code);
 }
 
-}  // namespace
-
+// Prints a line of the ranks' channel, unless it says that a rank came from this machine. A line that cannot
+// be printed ends nothing.
 void say_of_ranks(const std::string& line) {
   if (line.ends_with("from this machine")) return;
   try {
@@ -60,7 +56,9 @@ void say_of_ranks(const std::string& line) {
   }
 }
 
-void WaitingLines::tell(const Waiting& waiting, int rank) {
+}  // namespace
+
+void WaitingLines::report(const Waiting& waiting, int rank) {
   if (interrupted() && !waiting.standing.empty())
     throw CommunicatorError(
         fmt::format("its process stands still, and the run was stopped by {}", interrupted_by()), "waiting",
@@ -79,7 +77,7 @@ void WaitingLines::tell(const Waiting& waiting, int rank) {
     say_of_ranks(fmt::format("waiting for rank {} since {:.0f} s", fmt::join(waiting.missing, ", "),
                              std::chrono::duration<double>(waiting.time).count()));
   if (waiting.standing.empty()) return;
-  // Where rank 0 is the one, the first of the others says so.
+  // If rank 0 itself stands still, rank 1 says so.
   if (rank == 0 || (rank == 1 && waiting.standing.front() == 0))
     say_of_ranks(fmt::format("the process of rank {} stands still", fmt::join(waiting.standing, ", ")));
 }
@@ -96,12 +94,12 @@ Job::Job(RankLaunch launch) : launch_(std::move(launch)) {
   {
     const Underway work("joining", fmt::format("{} processes", launch_.size), silence);
     channel_ = open_channel(
-        launch_, {.waits = [this](const Waiting& waiting) { waiting_lines_.tell(waiting, rank()); },
+        launch_, {.waits = [this](const Waiting& waiting) { waiting_lines_.report(waiting, rank()); },
                   .stuck = [this](const std::string& why) { end_program(why, is_reported_); },
                   .say = say_of_ranks});
   }
   launch_.rank = channel_->rank();
-  const std::string here = this_machine();
+  const std::string here = host_name();
   const std::vector<std::string> machines = from_each(here);
   ranks_here_ = static_cast<int>(std::count(machines.begin(), machines.end(), here));
   local_rank_ = static_cast<int>(std::count(machines.begin(), machines.begin() + rank(), here));
@@ -147,7 +145,7 @@ void Job::together(const std::function<void()>& work) {
       first_code = of_rank;
     }
   } catch (const CommunicatorError&) {
-    if (failure) std::rethrow_exception(failure);  // which another rank has met within `work`, and ended for
+    if (failure) std::rethrow_exception(failure);  // it caused the CommunicatorError
     throw;
   }
   if (first == size()) return;

@@ -2,9 +2,9 @@
 // alone prints, plans and writes files. A program that no launcher has started is a job of one, which loads
 // no MPI.
 //
-// All ranks make the calls that say `together` in the same order. A rank that fails elsewhere tells the
-// others (`fail`), and one that dies is found out. From then on each such call throws CommunicatorError,
-// which names the rank, and what is under way (tools/console/underway.h) ends.
+// Calls that say `together` are made by all ranks, in the same order. A rank that fails elsewhere tells the
+// others (`fail`), and a rank that dies is found out. After that each such call throws CommunicatorError,
+// which names the rank, and the work under way (tools/console/underway.h) ends.
 #pragma once
 
 #include <atomic>
@@ -24,16 +24,13 @@
 
 namespace stowage::samples {
 
-// Prints a line of the ranks' channel, but of a rank that came from this machine. One that cannot be printed
-// ends nothing.
-void say_of_ranks(const std::string& line);
-
 // For ChannelOptions::waits.
 class WaitingLines {
  public:
-  // Says for whom `rank` waits after ten seconds and each minute, and at once who stands still. Who works is
-  // waited for without end, who stands still until the user asks to stop: then it throws CommunicatorError.
-  void tell(const Waiting& waiting, int rank);
+  // Says for whom `rank` waits after ten seconds and each minute, and at once who stands still. A
+  // rank that works is waited for without end. If a rank stands still and the user asks to stop,
+  // throws CommunicatorError.
+  void report(const Waiting& waiting, int rank);
 
  private:
   std::chrono::steady_clock::time_point next_line_{};
@@ -43,7 +40,7 @@ class WaitingLines {
 // Another rank has failed too, and reports it. The program ends with this exit code and prints nothing.
 class ReportedByOtherRank : public Error {
  public:
-  explicit ReportedByOtherRank(int exit_code) : Error("another rank reports it"), exit_code_(exit_code) {}
+  explicit ReportedByOtherRank(int exit_code) : Error("another rank tells"), exit_code_(exit_code) {}
   int exit_code() const { return exit_code_; }
 
  private:
@@ -67,20 +64,20 @@ class Job {
   int ranks_here() const { return ranks_here_; }  // on this machine
   int local_rank() const { return local_rank_; }  // counted on this machine
 
-  // Together: `work`, which makes no call that says so. Where it fails on some ranks all throw: the first of
-  // them its own error, the others ReportedByOtherRank. CommunicatorError, of another communicator in which
-  // ranks meet within `work`, comes out at once.
+  // Together: runs `work`, which makes no call that says so. If it fails on some ranks, all throw: the first
+  // of them its own error, the others ReportedByOtherRank. CommunicatorError, of another communicator in
+  // which ranks meet within `work`, comes out at once.
   void together(const std::function<void()>& work);
-  // Together: the text of rank 0.
+  // Together: returns the text of rank 0.
   std::string from_leader(const std::string& text);
-  // Together: the text of each, in rank order.
+  // Together: returns the text of each rank, in their order.
   std::vector<std::string> from_each(const std::string& text);
-  // Together: throws InvalidInput, on all ranks, where a rank has another text than rank 0. `what` says of
-  // what.
+  // Together: throws InvalidInput, on all ranks, if a rank has another text than rank 0. `what` names
+  // the text.
   void expect_same(const char* what, const std::string& text);
-  // Together: whether a rank was asked to stop (interrupt.h), which then counts as asked of all.
+  // Together: returns whether a rank was asked to stop (interrupt.h), which then counts as asked of all.
   bool stops();
-  // Together: all have come here.
+  // Together: waits until all have come here.
   void meet();
 
   // Throws InvalidInput: ranks that MPI does not know train on cards alone.
@@ -88,10 +85,10 @@ class Job {
   // A communicator of the same ranks, for a device of the run: NCCL's for a card, else MPI's. Together.
   std::unique_ptr<Communicator> open_communicator(Device& device, const CommunicatorOptions& options) const;
 
-  // This rank ends with this error, which is printed already. Tells the others unless they know; where all
-  // end together, waits until the one that tells has printed.
+  // Ends this rank's part with an error that is printed already. Tells the others unless they know; if all
+  // end together, waits until the rank that reports it has printed.
   void fail(const std::exception& error) noexcept;
-  // This rank ends, for that reason. Any thread.
+  // Tells the others that this rank ends, and why. Any thread.
   void abandon(const std::string& why) noexcept;
 
  private:

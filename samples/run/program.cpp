@@ -24,12 +24,12 @@
 namespace stowage::samples {
 namespace {
 
-// All ranks but the first say who they are.
+// Returns the program's name, with the rank for all but the first.
 std::string speaker(ModelKind kind, int rank) {
   return rank == 0 ? program_name(kind) : fmt::format("{}: rank {}", program_name(kind), rank);
 }
 
-// What the user reads of an error, and the program's exit code.
+// The message for the user, and the program's exit code.
 struct UserMessage {
   std::string text;
   int exit_code;
@@ -109,8 +109,8 @@ int generate_text(const Options& options) {
   return interrupted() ? interrupted_code : 0;
 }
 
-// A wrong number of processes is known before they come together, and each tells it: there may be no other.
-// What else is wrong with the arguments is told once.
+// Throws WrongNumber, which each process reports before they come together: there may be no other. Other
+// mistakes in the arguments are reported once, later.
 void expect_right_number(int count, const char* const* arguments, ModelKind kind, const RankLaunch& launch) {
   if (launch.size == 1) return;
   try {

@@ -1,4 +1,4 @@
-// The main function of train_gpt and train_bert.
+// The main function of train_gpt and train_bert, and a run from the data to the summary.
 //
 // Exit codes: 0 done; 2 the command line, a file or a budget is wrong, one line says what to do;
 // 1 the run failed; 130 Ctrl-C or SIGTERM, after finishing the step, and before the first one at once.

@@ -25,7 +25,7 @@ BackendChoice chosen(const std::string& name) {
   return with_prefix("--device: ", [&] { return choose_device(name); });
 }
 
-// Of a rank that does not lead.
+// Returns the choice of a rank that does not lead.
 BackendChoice chosen_as(const std::string& leaders, const std::string& name) {
   BackendChoice choice = chosen(name == "auto" ? leaders : name);
   if (name_of(choice.backend) != leaders)
@@ -57,7 +57,7 @@ void require_alike(const std::string& who, std::string_view what, int one, std::
                   who, what, one, other, name, other_name));
 }
 
-// From the first that is asked for on.
+// Opens cards from number `first` on.
 std::vector<std::unique_ptr<Device>> open_cards(const Options& options, int first) {
   std::vector<std::unique_ptr<Device>> cards;
   for (int i = 0; i < static_cast<int>(options.devices); ++i) {
@@ -81,7 +81,8 @@ std::array<char, size> fitted(std::string_view text) {
   return result;
 }
 
-// Without NCCL nothing is opened: a rank that lacks it would leave the others waiting within its opening.
+// Loads NCCL before it opens the card: a rank that lacks NCCL would leave the others waiting while they
+// open it.
 CardReport open_own_card(const Options& options, const Job& job, RunCards& cards) {
   communication::load_module(communication::nccl_module);
   const std::vector<std::string> seen = cuda_status().cards;

@@ -58,7 +58,7 @@ Bytes parameter_bytes(const Graph& graph) {
   return bytes;
 }
 
-// Checkpoints beside those that are there: an old one goes when the new one is written.
+// Returns the number of checkpoints beside those that are there: an old one goes when the new one is written.
 std::uint64_t new_checkpoints(const Options& options, std::uint64_t first_step) {
   if (options.steps <= first_step) return 0;
   const auto there = static_cast<std::uint64_t>(list_checkpoints(options.checkpoint_folder).size());

@@ -14,7 +14,7 @@
 
 namespace stowage::samples {
 
-// Bytes of the host. Not in it: at most 4 MiB for transfers outside of steps, and the program's own heap.
+// Bytes of the host, without at most 4 MiB for transfers outside of steps, and the program's own heap.
 struct HostNeed {
   Bytes buckets = 0;  // of the plan
   Bytes pinned = 0;   // of them
@@ -23,21 +23,22 @@ struct HostNeed {
   Bytes device = 0;   // simulated devices' own memory
   Bytes total() const { return buckets + undo + copy + device; }
 };
-// Of all `devices` on this machine. `graph` has whole parameters; `plan` is that of each device.
+// Returns the need of all `devices` on this machine. `graph` has whole parameters; `plan` is that of
+// each device.
 HostNeed host_need(const Options& options, const Graph& graph, const Plan& plan, bool on_card,
                    std::int64_t devices);
 
-// Throws OutOfMemory for a need above any of the limits, with the tightest one, its value and what to set.
+// Throws OutOfMemory for a need above any of the limits, with the tightest limit, its value and what to set.
 void require_host_memory(const HostNeed& need, std::span<const HostLimit> limits);
 
-// Bytes that one of the run's outputs takes beside what lies on its disk already, at most at any time.
+// Bytes that an output of the run takes at most at any time, beside what lies on its disk already.
 struct DiskNeed {
   std::string output;  // "--checkpoint run: 4 checkpoints of 1.30 GiB"
   std::string folder;  // that it is written in
   Bytes bytes = 0;
 };
-// Of checkpoints, --weights and --export; logs, reports and traces are small. `first_step`: the completed
-// ones that the run begins with.
+// Returns the needs of checkpoints, --weights and --export; logs, reports and traces are small. `first_step`:
+// the completed steps that the run begins with.
 std::vector<DiskNeed> disk_needs(const Options& options, const Graph& graph, std::uint64_t first_step);
 
 // The disk that a folder lies on.
@@ -45,11 +46,11 @@ struct Disk {
   std::uint64_t id = 0;
   Bytes room = 0;  // bytes that this user may still write
 };
-// Nothing where the system does not tell.
+// Returns nothing if the system does not tell.
 std::optional<Disk> disk_of(const std::string& folder);
 
-// A line for each disk that has too little room, with both numbers and what is written there. Others may
-// write meanwhile.
+// Returns a line for each disk that has too little room, with both numbers and what is written there. Other
+// programs may write meanwhile.
 std::vector<std::string> disk_warnings(
     const std::vector<DiskNeed>& needs,
     const std::function<std::optional<Disk>(const std::string&)>& disk = disk_of);

@@ -16,7 +16,7 @@
 namespace stowage::samples {
 namespace {
 
-// The same for every spelling, also of a file that is not there yet.
+// Returns one path for all its spellings, also for a file that is not there yet.
 std::filesystem::path full_path(std::string_view path) {
   std::error_code error;
   const std::filesystem::path full =
@@ -46,8 +46,8 @@ std::vector<NamedFile> outputs_of(const Options& options) {
           {"--weights", options.weights_file}};
 }
 
-// Something that is read: a file, or a folder or a pattern that stands for files of these names, "*…" for all
-// that end so. `together`: where one of them is named, the others beside it are read too.
+// An input: a file, or a folder or a pattern that stands for files of these names, "*…" for all that end so.
+// `together`: if one of them is named, the others beside it are read too.
 struct Input {
   NamedFile named;
   std::array<std::string_view, 4> names{};
@@ -87,7 +87,7 @@ bool is_read(const Input& input, std::string_view output) {
                      [&](std::string_view pattern) { return matches(file.filename().string(), pattern); });
 }
 
-// The values or the state of one of the run's checkpoints.
+// Returns whether the output is the values or the state of a checkpoint of the run.
 bool is_in_checkpoint(std::string_view folder, std::string_view output) {
   const std::filesystem::path file = full_path(output);
   const std::filesystem::path checkpoint = file.parent_path();
@@ -95,7 +95,7 @@ bool is_in_checkpoint(std::string_view folder, std::string_view output) {
          checkpoint.parent_path() == full_path(folder);
 }
 
-// What is written there does not replace it: a terminal, a pipe, /dev/null.
+// Returns true for a terminal, a pipe or /dev/null, which a write does not replace.
 bool is_no_file(std::string_view path) {
   std::error_code error;
   return std::filesystem::exists(path, error) && !std::filesystem::is_regular_file(path, error);

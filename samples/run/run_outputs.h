@@ -16,7 +16,7 @@ namespace stowage::samples {
 // InvalidInput naming both flags.
 void check_distinct(const Options& options);
 
-// All of them opened before the work, so that a bad path is told at once. Throws InvalidInput.
+// The output files, opened before the work, so that a bad path is reported at once. Throws InvalidInput.
 struct Outputs {
   explicit Outputs(const Options& options)
       : plan("--plan-json", options.plan_file, Writing::whole),
@@ -33,12 +33,12 @@ struct Outputs {
   StepLog log;
 };
 
-// What cannot be written is told, and costs neither the training nor the files behind it.
+// Reports outputs that cannot be written, and spares the training and the outputs behind them.
 class Failures {
  public:
   explicit Failures(ModelKind kind) : kind_(kind) {}
 
-  // Whether `action` came to its end. Where it throws Error, that is told on stderr.
+  // Returns whether `action` came to its end. If it throws Error, prints that on stderr.
   bool spare(const std::function<void()>& action);
   bool any() const { return any_; }
 
@@ -47,9 +47,14 @@ class Failures {
   bool any_ = false;
 };
 
+// The --weights file: one line of JSON, then the parameters' raw bytes, as the machine holds them.
+//
+//   {"format": "stowage-weights", "version": 1, "tensors": [{"name": …, "type": "f32", "shape": […],
+//    "offset": …, "bytes": …}, …]}\n<bytes>
+// Offsets count from the byte after the line's end; tensors are in the graph's order, without gaps.
 using ReadTensor = std::function<std::vector<std::byte>(TensorId)>;
 
-// The first line, with its end.
+// Returns the first line, with its end.
 std::string weights_index(const Graph& graph);
 
 // Writes all parameters and commits the file.

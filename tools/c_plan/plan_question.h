@@ -17,6 +17,7 @@ struct NamedText {
 // for it.
 std::vector<NamedText> answer_texts(std::string_view trace, std::string_view question, std::stop_token stop);
 
+// A machine file that comes with Stowage, as it is in the folder `machines` when this is built.
 struct ShippedMachine {
   std::string_view name;
   std::string_view text;  // JSON

@@ -17,11 +17,6 @@
 namespace stowage {
 namespace {
 
-std::string host_name() {
-  std::array<char, 256> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
-}
-
 // "model name : …" of the first CPU, where the system tells.
 std::string processor_name() {
   std::ifstream file("/proc/cpuinfo");
@@ -32,8 +27,8 @@ std::string processor_name() {
   return "";
 }
 
-// Of all nodes, no more than the process's control groups allow; 0 where the system does not tell, or where
-// there may come to be more.
+// Returns the memory of all nodes, at most what the process's control groups allow; 0 if the system does not
+// tell, or if there may be more later.
 Bytes host_memory() {
   try {
     const Bytes seen = read_topology().memory();
@@ -85,7 +80,7 @@ struct Measured {
   double rate = 0;   // per second
 };
 
-// Whether the second of two is as large in every way.
+// Returns whether the second of two is as large in every way.
 using IsLarger = std::function<bool(std::size_t, std::size_t)>;
 
 void add_worst(const std::string& curve, const std::vector<Measured>& all, double unit, const char* unit_name,
@@ -120,10 +115,8 @@ void add_copies(const std::string& curve, const std::vector<CopySample>& samples
 void add_products(const MatrixRate& rate, std::vector<std::string>& found) {
   std::vector<Measured> all;
   for (const MatrixSample& sample : rate.samples) {
-    const double flops = 2 * static_cast<double>(sample.rows) * static_cast<double>(sample.inner) *
-                         static_cast<double>(sample.columns);
-    all.push_back(
-        {fmt::format("{} x {} x {}", sample.rows, sample.inner, sample.columns), flops / sample.seconds});
+    all.push_back({fmt::format("{} x {} x {}", sample.rows, sample.inner, sample.columns),
+                   flops_of(sample) / sample.seconds});
   }
   add_worst(
       fmt::format("{} products", to_string(rate.type)), all, 1e9, "GFLOP/s",
@@ -145,6 +138,11 @@ void add_threads(const std::vector<HostRate>& rates, std::vector<std::string>& f
 }
 
 }  // namespace
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
+}
 
 CalibrateOptions full_calibration(DeviceBackend backend) {
   CalibrateOptions options;
@@ -172,7 +170,7 @@ CalibrateOptions quick_calibration(DeviceBackend backend) {
   return options;
 }
 
-// One part after the other is measured.
+// Measurements run one after another, so the largest of their needs counts.
 Bytes host_bytes_of(const CalibrateOptions& options, DeviceBackend backend, int devices) {
   constexpr Bytes for_libraries = 128_MiB;  // with the products that are measured
   constexpr Bytes of_element = 16;          // of the update: four f32

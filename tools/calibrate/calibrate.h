@@ -14,6 +14,9 @@
 
 namespace stowage {
 
+// Returns the name of this host, as a machine's file has it; empty if the system does not tell.
+std::string host_name();
+
 struct CalibrateOptions {
   LinkProbeOptions link;
   ComputeProbeOptions compute;  // no types: those that the device's backend computes in
@@ -24,24 +27,24 @@ struct CalibrateOptions {
 };
 
 CalibrateOptions full_calibration(DeviceBackend backend);  // some 30 s
-// A second or two. Of a device that computes on the CPU, no models.
+// Takes a second or two. Measures no models on a device that computes on the CPU.
 CalibrateOptions quick_calibration(DeviceBackend backend);
 
-// Bytes of the host that `calibrate` takes at most, of so many devices: pinned, of the update that it
-// measures, and a simulated device's own.
+// Returns the bytes of the host that `calibrate` takes at most with so many devices: pinned memory, the
+// update that it measures, and a simulated device's own memory.
 Bytes host_bytes_of(const CalibrateOptions& options, DeviceBackend backend, int devices = 1);
 
-// `kernels`: the device's own table. Takes 2 GiB of the device, and what the models need of those that fit;
-// gives all back. The note is the
-// caller's. Throws DeviceError and OutOfMemory as the device does.
+// `kernels`: the device's own table. Takes 2 GiB of the device, and the memory of the models that fit; gives
+// all back. The caller sets the note. Throws DeviceError and OutOfMemory as the device does.
 MachineFile calibrate(Device& device, const LaunchTable& kernels, const CalibrateOptions& options);
 
-// The same of the first of several devices of one kind, and then measure_peers.
+// Calibrates the first of several devices of one kind, then runs measure_peers on all.
 MachineFile calibrate(std::span<Device* const> devices, const LaunchTable& kernels,
                       const CalibrateOptions& options, const CommunicatorOptions& link);
 
-// One sentence for each curve in which a larger copy, a larger product or more threads had less than half the
-// rate of a smaller one or fewer: the worst of each. Empty: none.
+// Finds measurements that cannot all be right, as on a machine that did other work meanwhile. Returns a
+// sentence for each curve in which a larger copy, a larger product or more threads had less than half the
+// rate of a smaller copy, a smaller product or fewer threads: the worst pair of the curve.
 std::vector<std::string> contradictions(const MachineFile& file);
 
 }  // namespace stowage

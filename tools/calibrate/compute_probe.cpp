@@ -73,11 +73,6 @@ struct Product {
 };
 constexpr std::array<Product, 4> products{{{1, 3}, {1, 1}, {1, 4}, {4, 1}}};
 
-double flops_of(const MatrixSample& sample) {
-  return 2 * static_cast<double>(sample.rows) * static_cast<double>(sample.inner) *
-         static_cast<double>(sample.columns);
-}
-
 Op probe_op(std::string kernel, Attributes attributes, double flops) {
   Op op;
   op.name = "calibrate." + kernel;
@@ -124,7 +119,7 @@ class ComputeProbe {
   }
 
  private:
-  // What is left of a time without the launch; never nothing.
+  // Returns a time less that of the launch, but always more than 0.
   static double without(double seconds, double launch) {
     return std::max(seconds - launch, seconds * 1e-3 + 1e-12);
   }
@@ -202,6 +197,11 @@ void OpProbe::launch() {
                                          .context = this,
                                          .accesses = accesses_,
                                          .modelled_seconds = op_seconds(op_, context_.modelled)});
+}
+
+double flops_of(const MatrixSample& sample) {
+  return 2 * static_cast<double>(sample.rows) * static_cast<double>(sample.inner) *
+         static_cast<double>(sample.columns);
 }
 
 void measure_compute(const OpProbeContext& context, const ComputeProbeOptions& options, MachineFile& file) {

@@ -11,7 +11,7 @@
 
 namespace stowage {
 
-// Where ops are measured.
+// The place where ops are measured.
 struct OpProbeContext {
   Device& device;
   const LaunchTable& kernels;
@@ -19,6 +19,7 @@ struct OpProbeContext {
   Machine modelled;  // op times of a device that runs in virtual time
 };
 
+// An op with operands of its own in device memory, to be launched again and again.
 class OpProbe {
  public:
   // `op` without operands; `reads` and `writes` of it, unnamed. Every read holds numbers in [-1, 1).
@@ -27,7 +28,7 @@ class OpProbe {
   OpProbe& operator=(const OpProbe&) = delete;
 
   void launch();
-  // Of its operands, each once.
+  // Returns the bytes of its operands, each counted once.
   Bytes bytes() const { return bytes_; }
 
  private:
@@ -47,8 +48,11 @@ class OpProbe {
   Drain drain_;  // last: work under way reads all of the above
 };
 
-// A tensor of these extents, for OpProbe.
+// Returns a tensor of these extents, for OpProbe.
 Tensor probe_tensor(DataType type, std::vector<std::int64_t> shape);
+
+// Returns the operations of a measured product.
+double flops_of(const MatrixSample& sample);
 
 struct ComputeProbeOptions {
   std::vector<DataType> types;   // of products

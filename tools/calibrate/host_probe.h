@@ -12,14 +12,15 @@
 
 namespace stowage {
 
+// An update in host memory by AdamW: parameter, gradient and both moments, then the clip's norm and scale.
 class HostUpdate {
  public:
   explicit HostUpdate(std::int64_t elements);
 
-  // Of one update: reads four vectors and writes three of them again.
+  // Returns the bytes that an update moves: it reads four vectors and writes three of them again.
   double bytes() const { return 7 * static_cast<double>(vector_.bytes()); }
 
-  // What one took, which it makes.
+  // Makes an update and returns its seconds.
   double seconds();
 
  private:
@@ -37,12 +38,12 @@ struct HostProbeOptions {
   int most_threads = 0;    // 0: as many as parallel loops may use
 };
 
-// AdamW on f32 by the host's own kernel, with 1, 2, 4, … threads up to the most. Leaves the number of
-// threads of parallel loops as it was; no other parallel loop may run meanwhile.
+// Measures AdamW on f32 by the host's own kernel, with 1, 2, 4, … threads up to the most. Leaves the number
+// of threads of parallel loops as it was; no other parallel loop may run meanwhile.
 std::vector<HostRate> measure_host(const HostProbeOptions& options);
 
-// Bytes per second that AdamW with the most threads and copies both ways take of host memory together. `file`
-// has what each of them does alone. DeviceError, OutOfMemory.
+// Returns the bytes per second that AdamW with the most threads and copies both ways take of host memory
+// together. `file` has the rates of each alone. Throws DeviceError, OutOfMemory.
 double measure_host_total(Device& device, const HostProbeOptions& options, const MachineFile& file);
 
 }  // namespace stowage

@@ -10,6 +10,7 @@
 
 namespace stowage {
 
+// A direction of the link: a lane with its own memory on both sides.
 class LinkDirection {
  public:
   LinkDirection(Device& device, LaneRole role, Bytes bytes)
@@ -25,7 +26,8 @@ class LinkDirection {
     if (!inward_) fill(device, bytes);
   }
 
-  // Each copy takes the next bytes of the memory: of much memory, none is in a cache, as in a training step.
+  // Makes `count` copies, each of the next bytes of the memory. If the memory is large, no copy finds its
+  // bytes in a cache, as in a training step.
   void copy(Bytes bytes, int count) {
     for (int i = 0; i < count; ++i) {
       if (at_ + bytes > bytes_) at_ = 0;
@@ -48,9 +50,9 @@ class LinkDirection {
     copy(bytes, count);
     stopwatch_.stop();
   }
-  // Whether those have been made; it does not wait.
+  // Returns whether the copies have been made; does not wait.
   bool made() { return stopwatch_.passed(); }
-  // What they took. Waits for them.
+  // Waits for the copies and returns their seconds.
   double read() { return stopwatch_.read(); }
 
  private:
@@ -79,12 +81,12 @@ struct LinkProbeOptions {
   double longest_seconds = 0.5;  // no longer copy is tried once one has taken this much
 };
 
-// What one of `count` copies in a row takes while copies go the other way, where all of them took `all`
-// seconds, those of the other way only `others`, and one takes `alone` without them: the rest went alone.
+// Returns the seconds of one copy beside copies the other way. `count` copies in a row took `all` seconds.
+// The copies of the other way ended after `others` seconds; from then on each took `alone`.
 double seconds_beside(int count, double all, double others, double alone);
 
-// Fills the four curves of `file`. Takes `largest` bytes twice, pinned and on the device. DeviceError,
-// OutOfMemory.
+// Fills the four curves of `file`. Takes `largest` bytes twice, pinned and on the device. Throws
+// DeviceError, OutOfMemory.
 void measure_link(Device& device, const LinkProbeOptions& options, MachineFile& file);
 
 }  // namespace stowage

@@ -1,4 +1,4 @@
-// What the lanes of a device that computes with the host's own cores leave to each other.
+// Shares of speed that the lanes of a device leave to each other if it computes with the host's own cores.
 #include <algorithm>
 #include <exception>
 #include <stop_token>
@@ -17,14 +17,14 @@ namespace {
 
 constexpr int rounds = 3;  // steps beside copies, and beside updates
 
-// Share of its speed that something keeps, of which so much is left: a positive part of the whole.
+// Returns the share of its speed that something keeps, at least a small part.
 double share_kept(double alone, double beside) {
   constexpr double least = 0.05;
   return beside > 0 ? std::clamp(alone / beside, least, 1.0) : 1;
 }
 
-// What the compute lane keeps while one direction of such a link is busy with copies of so many bytes at
-// most.
+// Returns the share that the compute lane keeps while one direction of such a link is busy with copies of so
+// many bytes at most.
 double beside_copies_of(double most_bytes, StepProbe& run, const Link& link, double alone) {
   constexpr double copy_seconds = 2e-3;
   const double rate = link.throttled ? link.bytes_per_second : most_bytes / copy_seconds;
@@ -50,7 +50,7 @@ double beside_copy(StepProbe& run, const Link& link, double alone, std::int64_t 
   return std::min(beside_copies_of(large, run, link, alone), beside_copies_of(64e3, run, link, alone));
 }
 
-// What compute and host lane keep of their speed while both are busy.
+// Measures the shares that compute and host lane keep of their speed while both are busy.
 void measure_beside_host(StepProbe& run, double alone, Machine& machine, std::int64_t elements) {
   HostUpdate update(elements);
   update.seconds();

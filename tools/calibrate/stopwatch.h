@@ -1,5 +1,4 @@
-// Device time of what is enqueued on a lane, and its end: nothing on a lane may touch memory that is given
-// up.
+// Device time of work that is enqueued on a lane, and the wait for its end.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +10,7 @@
 
 namespace stowage {
 
-// The middle value (the lower one of two); 0 of none.
+// Returns the middle value, the lower one of two; 0 for no values.
 inline double median(std::vector<double> values) {
   if (values.empty()) return 0;
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
@@ -23,14 +22,14 @@ class Stopwatch {
  public:
   Stopwatch(Device& device, LaneId lane) : device_(device), lane_(lane), begin_(device), end_(device) {}
 
-  // Seconds from the lane's start of what `enqueue` puts on it to its end. Waits for it.
+  // Returns the seconds from begin to end of the work that `enqueue` puts on the lane. Waits for it.
   double seconds(const std::function<void()>& enqueue) {
     start();
     enqueue();
     stop();
     return read();
   }
-  // The median of so many, after one that does not count.
+  // Returns the median of so many runs, after a first one that does not count.
   double median_seconds(int repetitions, const std::function<void()>& enqueue) {
     seconds(enqueue);
     std::vector<double> all;
@@ -54,7 +53,8 @@ class Stopwatch {
   Event end_;
 };
 
-// Waits for the lane when it dies; declared behind the memory that the lane's work touches.
+// Waits for the lane when it dies, also while an error passes, so that memory is given up only when nothing
+// on the lane touches it. Declare it behind that memory.
 class Drain {
  public:
   Drain(Device& device, LaneId lane) : device_(device), lane_(lane) {}
@@ -66,8 +66,8 @@ class Drain {
   }
 
  private:
-  // A failure told here is that of the work, which is over, or of the call, which can be repeated; whoever
-  // waited before was told.
+  // A failure here is that of the work, which is over and was reported to whoever waited for it, or that of
+  // the call, which can be repeated.
   bool done() noexcept {
     try {
       device_.synchronise_lane(lane_);

@@ -13,7 +13,8 @@
 namespace stowage {
 namespace {
 
-// Of the layers' matrices. Where these and the width rise, so does the whole, whatever the vocabulary.
+// Returns the parameters of the layers' matrices. If these and the width rise, so does the whole model,
+// whatever its vocabulary.
 constexpr std::int64_t parameters(const GptSize& size) { return size.layers * 12 * size.width * size.width; }
 
 constexpr std::array<GptSize, 10> rungs = {{{"", 12, 768, 12},
@@ -100,7 +101,7 @@ void require_divisible(const ModelSpec& spec) {
         spec.gradient_groups, spec.micro_batches, spec.micro_batches & -spec.micro_batches));
 }
 
-// Each device has an equal part of the batch, in whole gradient groups.
+// Throws InvalidInput unless each device has an equal part of the batch, in whole gradient groups.
 void require_parts(const ModelSpec& spec) {
   const std::int64_t devices = spec.devices;
   if ((devices & (devices - 1)) != 0)

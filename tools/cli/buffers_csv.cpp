@@ -25,7 +25,7 @@ constexpr std::array<std::string_view, 8> column_names{"id",     "lower",     "u
                                                        "offset", "alignment", "gaps",  "hint"};
 enum class Column : std::uint8_t { id, lower, upper, size, offset, alignment, gaps, hint };
 constexpr auto last_needed = Column::size;
-// As minimalloc had them before.
+// Older names, from minimalloc.
 constexpr std::array<std::string_view, 3> older_names{"buffer", "start", "end"};
 
 bool is_control(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }
@@ -140,7 +140,7 @@ class BuffersParser {
     buffers_.items.push_back(item);
   }
 
-  // What may be there beside lifetime and size.
+  // Reads the columns that a file may have beside lifetime and size.
   void read_wishes() {
     if (has(Column::alignment)) {
       const Bytes alignment = number(Column::alignment);

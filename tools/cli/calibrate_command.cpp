@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
 #include <memory>
@@ -49,10 +50,8 @@ void add_products(Lines& lines, const MachineFile& file) {
     lines.add(fmt::format("{} products", to_string(rate.type)), "{:8.1f} GFLOP/s",
               rate.flops_per_second / 1e9);
     for (const MatrixSample& sample : rate.samples) {
-      const double flops = 2 * static_cast<double>(sample.rows) * static_cast<double>(sample.inner) *
-                           static_cast<double>(sample.columns);
       lines.add("", "{:>5} x {:>5} x {:>5} {:12.1f} GFLOP/s", sample.rows, sample.inner, sample.columns,
-                flops / sample.seconds / 1e9);
+                flops_of(sample) / sample.seconds / 1e9);
     }
   }
 }
@@ -64,7 +63,7 @@ Link simulated_link(const CalibrateCommand& command, const BackendChoice& choice
   return with_prefix("--link: ", [&] { return parse_link(command.link); });
 }
 
-// What one device receives, by what all of them take to gather or exchange it.
+// Adds the rates at which a device receives bytes that all of them gather or exchange.
 void add_peers(Lines& lines, const PeerDevices& peers) {
   lines.add("devices", "{}, {} at each host memory", peers.devices, peers.devices_per_host_memory);
   lines.add("from peers", "{:8.2f} GB/s after {:.1f} us", peers.link.bytes_per_second / 1e9,
@@ -94,7 +93,7 @@ using Devices = std::vector<std::unique_ptr<Device>>;
 
 std::string given(std::int64_t devices) { return fmt::format("--devices {}", devices); }
 
-// Cards from the one that was chosen on.
+// Opens the next card, counted from the one that was chosen.
 std::unique_ptr<Device> open_card(const BackendChoice& choice, const Devices& before, std::int64_t devices) {
   const int ordinal = choice.ordinal + static_cast<int>(before.size());
   std::unique_ptr<Device> card;
@@ -158,6 +157,23 @@ OutputFile output_of(const CalibrateCommand& command) {
 }
 
 }  // namespace
+
+CLI::App* add_calibrate(CLI::App& app, CalibrateCommand& command) {
+  CLI::App* calibrate =
+      app.add_subcommand("calibrate", "Measures this machine for plan --machine and train_gpt --machine");
+  calibrate->add_option("--device", command.device, "auto, cuda, cuda:N or simulated")->capture_default_str();
+  calibrate
+      ->add_option("--devices", command.devices,
+                   "so many of them: also what they receive from each other, and what their links leave "
+                   "to each other")
+      ->capture_default_str();
+  calibrate->add_flag("--quick", command.quick, "in less than a second instead of some twenty");
+  calibrate->add_option("--link", command.link,
+                        "the simulated device's link, each way: RATE or unthrottled (8GB/s)");
+  calibrate->add_option("--output", command.output_file,
+                        "write the machine's file here (left out: where `--machine here` reads it)");
+  return calibrate;
+}
 
 std::string describe(const MachineFile& file) {
   Lines lines;

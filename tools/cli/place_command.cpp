@@ -64,7 +64,7 @@ PlacementResult place_within(const PlaceCommand& command, const Buffers& buffers
   return solve_placement(buffers.items, options);
 }
 
-// What of the file a placement has no use for.
+// Returns notes on what becomes of the file's alignments, gaps and hints.
 std::vector<std::string> notes_of(const PlaceCommand& command, const Buffers& buffers) {
   std::vector<std::string> notes;
   if (buffers.alignment > command.alignment)

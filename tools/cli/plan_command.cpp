@@ -76,7 +76,7 @@ using Json = nlohmann::ordered_json;
 
 std::string line(const Json& json) { return json.dump(1) + '\n'; }
 
-// What is planned, and what for.
+// The machine to plan for, and its usual type.
 struct Source {
   std::optional<MachineFile> machine;
   DataType type = DataType::f32;  // where --type is not given
@@ -126,14 +126,14 @@ Machine rates_for(const PlanCommand& command, const Source& source, DataType typ
   return command.rates;
 }
 
-// Rates of one of so many devices, and their budget.
+// Sets the rates of each of so many devices, and their budget.
 void take_devices(const PlanCommand& command, const Source& source, DataType type, std::int64_t devices,
                   PlanQuestion& question) {
   question.rates = rates_for(command, source, type, devices);
   question.take_budget(command.device_memory, command.host_memory, static_cast<int>(devices));
 }
 
-// What `read` makes of the text of the file at `path`, which its errors name.
+// Returns what `read` makes of the text of the file at `path`. Its errors name the path.
 template <class Read>
 auto read_saved(const std::string& path, const char* what, Read read) {
   const std::string text = read_file(path, largest_file, what);
@@ -144,7 +144,7 @@ Graph read_graph(std::string_view text) {
   return is_trace(text) ? graph_from_trace(text) : graph_from_json(text);
 }
 
-// All but the model of --max-model.
+// Returns the question, without the model of --max-model.
 PlanQuestion question_of(const PlanCommand& command, const Source& source) {
   PlanQuestion question;
   question.options = command.options;
@@ -200,13 +200,6 @@ int sweep(const PlanCommand& command, const Source& source, std::string& output)
   return some ? 0 : 2;
 }
 
-// The page of one plan, beside what other budgets would give.
-std::string report_on(const PlanCommand& command, const PlanQuestion& question, const Plan& plan) {
-  const std::size_t points = command.options.policy == Policy::automatic ? report_points : 0;
-  return report_page(question, plan, question.model ? describe(*question.model) : question.source, points,
-                     command.progress);
-}
-
 void write_answer(const PlanCommand& command, const PlanQuestion& question, const PlanAnswer& answer,
                   const Plan& plan, PlanFiles& files, std::string& output) {
   if (answer.feasible && files.plan.wanted()) {
@@ -214,7 +207,7 @@ void write_answer(const PlanCommand& command, const PlanQuestion& question, cons
     files.plan.commit();
   }
   if (answer.feasible && files.report.wanted()) {
-    files.report.write(report_on(command, question, plan));
+    files.report.write(report_page(question, plan, command.progress));
     files.report.commit();
   }
   output += command.json ? line(to_json(question, answer)) : describe(question, answer);

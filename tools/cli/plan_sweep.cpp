@@ -52,7 +52,7 @@ void add_row(Lines& lines, const SweepRow& row) {
             a.tokens == 0 ? "" : grouped(static_cast<std::uint64_t>(a.tokens_per_second())));
 }
 
-// Where the machine's file says it: of more devices there may be more.
+// Adds the host budget if the machine's file sets it; more devices may have more of it.
 void add_host_budget(Lines& lines, const std::vector<SweepRow>& rows) {
   if (rows.empty() || !rows.front().answer.host_from_machine) return;
   const auto [least, most] = std::minmax_element(rows.begin(), rows.end(), [](const auto& a, const auto& b) {
@@ -195,7 +195,7 @@ bool fits(const PlanQuestion& question) {
       minimum_bytes(question.graph, question.rates, question.options) > budget.device)
     return false;
   if (budget.host == unlimited) return true;
-  // Without a byte of either memory to spare for anything else.
+  // The state must fit even if nothing else takes a byte of either memory.
   const Bytes state = state_bytes(question.graph);
   if (budget.device != unlimited && state > budget.device && state - budget.device > budget.host)
     return false;

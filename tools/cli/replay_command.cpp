@@ -31,8 +31,8 @@ struct PolicyAnswer {
   double nanoseconds = 0;
 };
 
-// Without a limit the simulated device has more than any policy needs: what it has beyond makes it slower to
-// open.
+// Returns the simulated device's memory: at most `limit`, and little more than any policy needs, because a
+// larger device is slower to open.
 Bytes device_bytes(const AllocationTrace& trace, Bytes limit) {
   constexpr Bytes most_live = Bytes{1} << 48U;
   return std::min(limit, 1_GiB + 8 * std::min(most_live, peak_live_bytes(trace)));

@@ -22,7 +22,7 @@ struct ReplayCommand {
   std::function<void(const std::string&)> progress = [](const std::string&) {};
 };
 
-// In the order in which "all" lists them.
+// Returns the names in the order in which "all" lists them.
 const std::vector<std::string>& replay_policies();
 
 // Appends to `output` a header line and one line for each policy: policy, operations, peak_live_bytes,

@@ -94,7 +94,7 @@ bool is_of_program(const fs::path& process, const std::string& folder) {
   return false;
 }
 
-// Those of `running` are in it already.
+// Adds the program's processes that are not in `running` yet.
 void add_running_processes(const std::string& folder, std::set<int>& running) {
   std::error_code error;
   for (const fs::directory_entry& entry : fs::directory_iterator("/proc", error)) {
@@ -106,8 +106,9 @@ void add_running_processes(const std::string& folder, std::set<int>& running) {
   }
 }
 
-// The processes that go on when the program has ended. One that is forked while the list is read may be
-// missing from it, and its parent gone when it is read again: it is read until nothing new is found.
+// Returns the processes that go on when the program has ended. A process that is forked while the list is
+// read may be missing from it, and its parent gone at the next reading: the list is read until nothing new
+// is found.
 std::set<int> running_processes(const std::string& folder) {
   std::set<int> running;
   std::size_t before = 0;
@@ -119,7 +120,7 @@ std::set<int> running_processes(const std::string& folder) {
   return running;
 }
 
-// As above, of those that do not end within a short while: a child that was just killed takes its time.
+// Returns the processes that do not end within a short while: a child that was just killed takes its time.
 std::set<int> lasting_processes(const std::string& folder) {
   constexpr std::chrono::milliseconds patience{100}, pause{10};
   const auto end = std::chrono::steady_clock::now() + patience;
@@ -131,7 +132,7 @@ std::set<int> lasting_processes(const std::string& folder) {
   return running;
 }
 
-// What the files of lines told that are not in the record.
+// Findings from the files of lines that are not in the record.
 struct Remains {
   std::set<int> running;        // processes that write their lines themselves
   std::uint64_t unwritten = 0;  // processes that could not write all of their lines
@@ -159,8 +160,8 @@ Remains take_remains(const std::string& folder, const std::string& record) {
   return remains;
 }
 
-// The file that the program's processes append to: the user's, or one of our own that goes when this does,
-// from which a device or a FIFO of the user's gets it at the end.
+// The file that the program's processes append to: the user's, or a temporary one, which is copied at the end
+// if the user's is a device or a FIFO.
 class RecordFile {
  public:
   // "-" is the standard error: the standard output is the program's.
@@ -317,11 +318,11 @@ CLI::App* add_run(CLI::App& app, RawRunOptions& raw) {
 }
 
 std::vector<std::string> cut_program(std::vector<std::string>& words) {
-  if (raw.empty() || raw.front() != "run") return {};
-  const auto mark = std::find(raw.begin(), raw.end(), "--");
-  if (mark == raw.end()) return {};
-  std::vector<std::string> program(mark + 1, raw.end());
-  raw.erase(mark, raw.end());
+  if (words.empty() || words.front() != "run") return {};
+  const auto mark = std::find(words.begin(), words.end(), "--");
+  if (mark == words.end()) return {};
+  std::vector<std::string> program(mark + 1, words.end());
+  words.erase(mark, words.end());
   return program;
 }
 

@@ -85,7 +85,7 @@ CLI::App* add_tokens(CLI::App& app, RawTokensOptions& raw) {
   CLI::App* tokens = app.add_subcommand("tokens", "Vocabularies, and texts as token ids");
   tokens->require_subcommand(1);
   raw.train_app = add_train(*tokens, raw.train);
-  add_encode(*tokens, words);
+  add_encode(*tokens, raw);
   return tokens;
 }
 

@@ -6,12 +6,13 @@
 
 namespace stowage {
 
-// Columns of the terminal behind `file`, 0 when it is none.
+// Returns the columns of the terminal behind `file`; 0 if it is no terminal.
 int terminal_columns(std::FILE* file);
 
-// `file` where it is a terminal, else nullptr.
+// Returns `file` if it is a terminal, else nullptr.
 std::FILE* terminal_or_null(std::FILE* file);
 
+// A line that says what is under way, and is gone at the end.
 class ProgressLine {
  public:
   explicit ProgressLine(std::FILE* terminal) : terminal_(terminal) {}  // nullptr: says nothing

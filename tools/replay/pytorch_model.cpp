@@ -137,7 +137,7 @@ PytorchModel::Block* PytorchModel::take_segment(Pool& pool, Bytes bytes, std::ui
   return new_block(block);
 }
 
-// try_allocate_expandable_block: pages are mapped from the candidate on until it is large enough. Where they
+// try_allocate_expandable_block: pages are mapped from the candidate on until it is large enough. If pages
 // run out, those mapped so far stay in the pool.
 PytorchModel::Block* PytorchModel::take_expanded(Pool& pool, Bytes bytes, std::uint32_t stream) {
   Block* block = find_expandable(pool, bytes, stream);

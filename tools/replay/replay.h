@@ -10,6 +10,7 @@
 
 namespace stowage {
 
+// An allocator that trace operations can be played to: a real one, or the rules of one over addresses alone.
 class AllocatorModel {
  public:
   AllocatorModel() = default;
@@ -23,9 +24,9 @@ class AllocatorModel {
   virtual void free(AllocationId id) = 0;
   virtual void begin_iteration() {}
 
-  // What it holds of the device.
+  // Returns the bytes that it holds of the device.
   virtual Bytes reserved_bytes() const = 0;
-  // Gives back what it holds and nothing uses, as far as it can.
+  // Gives back memory that nothing uses, as far as it can.
   virtual void release_cached() = 0;
   // False as long as it only learns, and peaks do not say yet what it can do.
   virtual bool is_warm() const { return true; }
@@ -53,8 +54,9 @@ ReplayResult replay(const AllocationTrace& trace, AllocatorModel& model);
 
 using MakeModel = std::function<std::unique_ptr<AllocatorModel>()>;
 
-// Wall time for each operation from the second iteration on (of all, where there are fewer than two), nothing
-// else being done: the lowest of some replays, each to a new model. 0 where one runs out of memory.
+// Returns the wall time of an operation from the second iteration on (of all operations if there are fewer
+// than two iterations), without other work: the lowest of some replays, each to a new model. 0 if one runs
+// out of memory.
 double nanoseconds_per_operation(const AllocationTrace& trace, const MakeModel& make_model);
 
 }  // namespace stowage

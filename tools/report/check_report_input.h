@@ -1,4 +1,4 @@
-// What a report needs to be true before it looks anything up.
+// Checks of a report's input, made before the report looks anything up in it.
 #pragma once
 
 #include "stowage/graph.h"

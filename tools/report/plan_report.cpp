@@ -8,7 +8,7 @@
 #include "stowage/planner.h"
 #include "tools/report/check_report_input.h"
 #include "tools/report/escape.h"
-#include "tools/report/page_parts.h"
+#include "tools/report/report_data.h"
 #include "tools/report/tally.h"
 
 namespace stowage {

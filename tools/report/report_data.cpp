@@ -1,4 +1,4 @@
-#include "tools/report/page_parts.h"
+#include "tools/report/report_data.h"
 
 #include <algorithm>
 #include <cmath>

@@ -5,12 +5,12 @@
 
 #include "tools/report/check_report_input.h"
 #include "tools/report/escape.h"
-#include "tools/report/page_parts.h"
+#include "tools/report/report_data.h"
 
 namespace stowage::report {
 namespace {
 
-// One titled list of labels and values, escaped here.
+// A titled list of labels and values, which it escapes.
 class Group {
  public:
   explicit Group(std::string_view title)

@@ -1,4 +1,4 @@
-// Where a plan keeps things, counted.
+// Counts of what a plan keeps where.
 #pragma once
 
 #include <cstdint>
@@ -49,7 +49,8 @@ struct ParameterCount {
 };
 ParameterCount parameter_count(const Graph& graph);
 
-// What a rank receives from the others in one step; what is gathered anew counts anew. 0 without others.
+// Returns the bytes that a rank receives from the others in one step, repeated gathers included; 0
+// without others.
 Bytes peer_bytes(const Graph& graph, const Plan& plan);
 
 // "4 micro-batches in 2 gradient groups", or "4 micro-batches" where there is one group.

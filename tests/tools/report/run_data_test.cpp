@@ -5,7 +5,7 @@
 
 #include "stowage/error.h"
 #include "tests/tools/report/small_step.h"
-#include "tools/report/page_parts.h"
+#include "tools/report/report_data.h"
 
 namespace stowage::report {
 namespace {
