@@ -17,7 +17,7 @@ namespace stowage::samples {
 // without a token are left out, and so are documents without a sentence.
 class Documents {
  public:
-  // `progress`: is told the share of the text that is done, 0 to 1.
+  // `progress` gets the share of the text that is done, 0 to 1.
   Documents(std::string_view text, const Tokenizer& tokenizer,
             const std::function<void(double)>& progress = {});
 

@@ -14,8 +14,8 @@ namespace stowage::samples {
 // with no file of that very name.
 bool means_shards(const std::string& place);
 
-// Sample `i` of step `s` is number s * batch + i of the epochs' samples, one epoch after another, each
-// shuffled.
+// Sample `i` of step `s` is number s * batch + i of the epochs' samples, one epoch after another,
+// each shuffled.
 class ShardSource : public TokenSource {
  public:
   // Reads the first and last tokens of every shard. Throws InvalidInput naming `flag`, the file, and a token

@@ -58,8 +58,7 @@ void check_optimizer_in_backward(const Options& options, const RawOptions& raw) 
   if (options.clip != 0)
     throw InvalidInput(
         fmt::format("{}: gradients are clipped by the norm of all of them, which is known behind backward; "
-                    "give --clip 0 (now "
-                    "{}), or leave this out",
+                    "give --clip 0 (now {}), or leave this out",
                     flag, options.clip));
   if (options.type == DataType::f16)
     throw InvalidInput(

@@ -101,7 +101,7 @@ double predicted_seconds(const Plan& plan, const RunStatistics& run) {
                        : std::lerp(plan.half_clipped_seconds, plan.clipped_seconds, 2 * clipped - 1);
 }
 
-// The rate of pageable memory that costs are told for, as a share of the link's. None is measured.
+// The rate of pageable memory that costs are estimated for, as a share of the link's. It is not measured.
 constexpr double pageable_share = 0.5;
 
 double pageable_seconds(const Unpinned& unpinned, const Machine& machine) {
@@ -256,7 +256,7 @@ std::string infeasible_message(const Infeasible& infeasible, Policy policy) {
 
 Unpinned unpinned_of(const Plan& plan, std::span<const BucketId> buckets) {
   Unpinned result;
-  bool ring = false;  // in which gradients take turns
+  bool ring = false;  // whether the gradient ring is among the buckets
   for (const BucketId id : buckets) {
     ring |= plan.buckets[id].in_ring();
     if (!plan.buckets[id].in_ring()) result.bytes += plan.buckets[id].bytes;
@@ -281,8 +281,7 @@ std::string unpinned_note(const Plan& plan, const Machine& machine, std::span<co
             format_bytes(unpinned.bytes), unpinned.bytes, format_bytes(plan.pinned_bytes));
   lines.add("  cost",
             "{} of it in and {} out per step; a card moves it slower than page-locked memory, and nothing "
-            "beside it: "
-            "{} of each step, if at half the link's rate",
+            "beside it: {} of each step, if at half the link's rate",
             format_bytes(unpinned.in_bytes), format_bytes(unpinned.out_bytes),
             format_seconds(pageable_seconds(unpinned, machine)));
   const auto locked = locked_memory_limit();

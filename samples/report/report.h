@@ -115,7 +115,7 @@ std::string infeasible_message(const Infeasible& infeasible, Policy policy);
 // Page-locked memory of the plan that the host could not page-lock: buckets that are ordinary memory.
 struct Unpinned {
   Bytes bytes = 0;
-  Bytes in_bytes = 0, out_bytes = 0;  // that transfers move of them in each step
+  Bytes in_bytes = 0, out_bytes = 0;  // moved by transfers in each step
 };
 Unpinned unpinned_of(const Plan& plan, std::span<const BucketId> buckets);
 

@@ -40,7 +40,7 @@ bool spans_decades(const RunChart& chart) {
   return least > 0 && most > most_on_a_line * least;
 }
 
-// A number of a log's line; nothing where it is none.
+// Returns a number of a log's line; nothing if the value is no number.
 std::optional<double> number_in(const nlohmann::json& line, const char* name) {
   const auto found = line.find(name);
   return found != line.end() && found->is_number() ? found->get<double>() : std::optional<double>();

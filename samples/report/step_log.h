@@ -22,7 +22,7 @@ struct StepRecord {
   double tokens_per_second = 0;
   std::optional<AttentionUse> attention = {};  // the step's launches, on a card
   Bytes unpinned_bytes = 0;                    // Unpinned::bytes
-  std::optional<LossScale> loss_scale = {};    // with which the step was made, in fp16
+  std::optional<LossScale> loss_scale = {};    // that the step was made with, in fp16
 };
 
 // Returns the launches between two moments; refusals are those of the later moment.

@@ -195,7 +195,8 @@ void Job::require_simulated() const {
 void Job::fail(const std::exception& error) noexcept {
   is_reported_ = true;
   if (!channel_) return;
-  // A launcher ends all once the first of them has ended: whoever tells has done so by then.
+  // A launcher ends all ranks once the first has ended. By then the rank that reports the error has
+  // printed it.
   if (all_end_) return quietly([&] { meet(); });
   const auto* const of_group = dynamic_cast<const CommunicatorError*>(&error);
   if (of_group == nullptr || of_group->failed_rank() == rank()) abandon(error.what());

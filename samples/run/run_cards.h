@@ -1,4 +1,4 @@
-// The cards that a run trains on: those of this process, which trains on one where others train on theirs.
+// The cards that a run trains on: all cards of a run of one process, else one card of each process.
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@ struct RunCards {
   BackendChoice choice;                       // of the same backend on all ranks
   std::vector<std::unique_ptr<Device>> here;  // none where devices are simulated
   std::vector<MemoryInfo> elsewhere;          // of the other processes' cards, when they were opened
-  std::int64_t on_machine = 1;                // of all ranks, with which these share host and cores
+  std::int64_t on_machine = 1;  // cards of all ranks on this machine, which share its memory and cores
 };
 
 // Opens the cards that --device means, rank 0's `auto` for all, and leaves a core for each card on the

@@ -139,8 +139,7 @@ std::vector<std::string> disk_warnings(const std::vector<DiskNeed>& needs,
     if (all.bytes > all.room)
       lines.push_back(fmt::format(
           "the disk of {} has {} ({} bytes) left, and this run writes {} ({} bytes) there ({}): free some, "
-          "or "
-          "give a path elsewhere",
+          "or give a path elsewhere",
           all.folder, format_bytes(all.room), all.room, format_bytes(all.bytes), all.bytes, all.outputs));
   return lines;
 }

@@ -28,7 +28,7 @@ namespace stowage::samples {
 struct Model {
   BuiltModel built;          // of `graph`
   Graph graph;               // whole parameters
-  std::vector<Graph> ranks;  // where there are several devices, that of each one of this process
+  std::vector<Graph> ranks;  // one for each device of this process, if the run has several
   Graph& planned() { return ranks.empty() ? graph : ranks.front(); }
 };
 

@@ -48,7 +48,7 @@ Plan plan_step(Model& model, const Options& options, Setup& setup) {
   Answer answer = planner.answer(budget_beside_copy(options, model.graph));
   if (const auto* infeasible = std::get_if<Infeasible>(&answer.outcome)) {
     Infeasible of_all = *infeasible;
-    if (of_all.host) {  // --host-memory is that of all devices, and of the copy
+    if (of_all.host) {  // --host-memory is for all devices and for the copy
       of_all.budget = options.budget.host;
       of_all.minimum =
           of_all.minimum * static_cast<Bytes>(options.devices) + copy_bytes(options, model.graph);
@@ -320,7 +320,7 @@ int train(const Options& given, Job& job) {
   set_parallel_threads(options.threads);
   watch_interrupts();
   Beginning run;
-  const OnAbandon undo([&] { run.outputs.reset(); });  // which nothing that is told as under way uses
+  const OnAbandon undo([&] { run.outputs.reset(); });  // no work that is shown as under way uses them
   begin(run, options, job);
 
   Setup setup;

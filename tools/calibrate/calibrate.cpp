@@ -17,7 +17,7 @@
 namespace stowage {
 namespace {
 
-// "model name : …" of the first CPU, where the system tells.
+// Returns "model name : …" of the first CPU, if the system tells it.
 std::string processor_name() {
   std::ifstream file("/proc/cpuinfo");
   for (std::string line; std::getline(file, line);) {

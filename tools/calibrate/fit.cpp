@@ -13,8 +13,8 @@ struct Share {
   double rate(double otherwise) const { return work > 0 && seconds > 0 ? work / seconds : otherwise; }
 };
 
-// Sums over the samples, each weighted by 1 / seconds: the normal equations of latency + bytes / peak =
-// seconds.
+// Sums over the samples, each weighted by 1 / seconds: the normal equations of latency + bytes / peak
+// = seconds.
 struct Sums {
   double one = 0, bytes = 0, bytes_squared = 0;  // weighted
   double count = 0, plain_bytes = 0;             // times seconds, weighted

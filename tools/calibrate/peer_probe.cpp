@@ -200,7 +200,7 @@ PeerDevices measure_peers(std::span<Device* const> devices, const CommunicatorOp
                           const PeerProbeOptions& options, const MachineFile& file) {
   PeerDevices peers;
   peers.devices = static_cast<int>(devices.size());
-  peers.devices_per_host_memory = peers.devices;  // the file's rates of it are those of all cores of the host
+  peers.devices_per_host_memory = peers.devices;  // the file's host rates are those of all cores
   PeerProbe probe(devices, link, options);
   probe.measure_collectives(peers);
   peers.together = probe.links_together(file);

@@ -43,8 +43,8 @@ double beside_copies_of(double most_bytes, StepProbe& run, const Link& link, dou
   return share_kept(alone, median(std::move(times)));
 }
 
-// The bytes of large copies go through the cores, and small ones begin and end all the time: whichever costs
-// more.
+// The bytes of large copies go through the cores, and small ones begin and end all the time: whichever
+// costs more.
 double beside_copy(StepProbe& run, const Link& link, double alone, std::int64_t elements) {
   const double large = std::min(16e6, 8 * static_cast<double>(elements));  // twice: page-locked, on a device
   return std::min(beside_copies_of(large, run, link, alone), beside_copies_of(64e3, run, link, alone));

@@ -1,5 +1,5 @@
-// The options of machine, budgets and plan that `stowage plan` and the trainers share: flags, help and
-// parser.
+// The options of machine, budgets and plan that `stowage plan` and the trainers share: flags, help
+// and parser.
 #pragma once
 
 #include <optional>

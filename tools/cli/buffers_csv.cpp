@@ -96,8 +96,7 @@ class BuffersParser {
       if (name == column_names.end() && older == older_names.end()) {
         refuse("the header has " + quoted(fields[i]) +
                "; give the columns id, lower, upper and size, in any order, alignment, gaps and hint where "
-               "they are "
-               "known, and no others");
+               "they are known, and no others");
       }
       const bool is_older = older != older_names.end();
       if (fields[i] == "end") last_is_in_use_ = true;

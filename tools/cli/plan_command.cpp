@@ -107,8 +107,7 @@ void require_one_subject(const PlanCommand& command) {
   if (subjects == 0)
     throw InvalidInput(
         "nothing to plan: give a graph or trace file, --gpt LAYERSxWIDTH, --bert base, or --max-model; "
-        "stowage plan "
-        "--help lists the options");
+        "stowage plan --help lists the options");
   if (subjects > 1)
     throw InvalidInput("a graph file, --gpt, --bert and --max-model each say what to plan; give one of them");
   if (command.sweep.empty()) return;

@@ -13,8 +13,8 @@
 
 namespace stowage {
 
-// The largest value in each stretch of time, all as long, at most 2,048 of them: as time goes on they get
-// longer.
+// The largest value in each stretch of time, all as long, at most 2,048 of them: as time goes on they
+// get longer.
 class RunCurve {
  public:
   void add(std::uint64_t time_ns, Bytes value);

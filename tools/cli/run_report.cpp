@@ -273,8 +273,7 @@ std::string nothing_caught(const RunRecord& record) {
   if (record.calls() > 0) return {};
   if (record.processes.empty()) {
     return "0 calls were caught: no process took the libraries in, so the program is linked statically, "
-           "set-uid, or "
-           "not of x86-64";
+           "set-uid, or not of x86-64";
   }
   const bool all_ended = std::all_of(record.processes.begin(), record.processes.end(),
                                      [](const auto& image) { return image.second.has_ended; });
@@ -349,8 +348,7 @@ std::string run_report_html(const RunReport& report, const RunRecord& record) {
       "<h2>Calls by kind</h2>\n" + kinds_table(total) + "\n<h2>Processes</h2>\n" + processes_table(record);
   return page +
          "\n<p>Bytes are those that the program asked for. Managed memory, and memory on the host, are no "
-         "part of a "
-         "device's peak.</p></body></html>\n";
+         "part of a device's peak.</p></body></html>\n";
 }
 
 }  // namespace stowage

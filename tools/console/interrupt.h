@@ -9,7 +9,7 @@ namespace stowage {
 
 inline constexpr int interrupted_code = 130;  // the program's exit code where one came
 
-// Installs the handler; from then on `interrupted` tells whether one came.
+// Installs the handler; from then on `interrupted` says whether a signal came.
 void watch_interrupts();
 bool interrupted();
 // Returns the first signal that came, for people: "Ctrl-C", "SIGTERM", "SIGHUP (its terminal was closed)" or

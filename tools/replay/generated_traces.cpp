@@ -130,8 +130,8 @@ AllocationTrace growing_among_short(std::uint64_t seed) {
   return program.finish();
 }
 
-// Training with inputs of another length at each step: activations are kept through forward and released in
-// backward.
+// Training with inputs of another length at each step: activations are kept through forward and released
+// in backward.
 AllocationTrace steps_of_varied_length(std::uint64_t seed) {
   Program program(seed);
   std::vector<AllocationId> weights;

@@ -1,5 +1,5 @@
-// Traces made from a seed: long-lived and growing blocks among short ones, and programs that are made to
-// fragment.
+// Traces made from a seed: long-lived and growing blocks among short ones, and programs that are made
+// to fragment.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,7 @@
 
 namespace stowage {
 
-// Seeds of bench/replay/run: none of them was looked at while the allocator's rules were chosen (1 to 500
-// were).
+// Seeds of bench/replay/run. The allocator's rules were chosen by seeds 1 to 500, without a look at these.
 inline constexpr std::uint64_t first_generated_seed = 9001;
 inline constexpr std::uint64_t generated_traces = 50;
 

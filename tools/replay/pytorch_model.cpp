@@ -227,7 +227,8 @@ void PytorchModel::merge(Block* block, Block* neighbour) {
   drop(neighbour);
 }
 
-// map_block: whole pages from the block's address on, which is that of a page. False: they do not fit.
+// map_block: maps whole pages from the block's address on, where a page begins. Returns false if they do
+// not fit.
 bool PytorchModel::map(Block* block, Bytes bytes) {
   const Bytes mapped = round_up(bytes, block->pool->page_bytes());
   if (!fits(mapped)) return false;

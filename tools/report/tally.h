@@ -26,7 +26,7 @@ PlanTally tally(const Graph& graph, const Plan& plan);
 
 // Host memory of a plan by what it holds. An engine allocates these bytes for the plan's buckets and records.
 struct HostTally {
-  Bytes weights = 0;  // parameters, with what makes master weights of them
+  Bytes weights = 0;  // parameters, and the state that makes master weights of them
   Bytes moments = 0, gradients = 0, undo = 0, inputs = 0;
   Bytes activations = 0;  // with the parts of the norm
   Bytes total() const { return weights + moments + gradients + undo + activations + inputs; }
