@@ -13,6 +13,7 @@
 #include "src/communicator/communicator_module.h"
 #include "stowage/cuda_device.h"
 #include "stowage/error.h"
+#include "tools/calibrate/calibrate.h"
 #include "tools/console/text.h"
 #include "tools/console/underway.h"
 
@@ -46,32 +47,6 @@ BackendChoice choose_together(const Options& options, Job& job) {
     if (!job.leads()) choice = chosen_as(leaders, options.device);
   });
   return choice;
-}
-
-void require_alike(const std::string& who, std::string_view what, int one, std::string_view name, int other,
-                   std::string_view other_name) {
-  if (name == other_name) return;
-  throw InvalidInput(
-      fmt::format("{}: {} {} and {} are different ones, '{}' and '{}': choose alike ones by "
-                  "CUDA_VISIBLE_DEVICES",
-                  who, what, one, other, name, other_name));
-}
-
-// Opens cards from number `first` on.
-std::vector<std::unique_ptr<Device>> open_cards(const Options& options, int first) {
-  std::vector<std::unique_ptr<Device>> cards;
-  for (int i = 0; i < static_cast<int>(options.devices); ++i) {
-    try {
-      cards.push_back(open_cuda_device({.ordinal = first + i}));
-    } catch (const InvalidInput& error) {
-      if (i == 0) throw;
-      throw InvalidInput(
-          fmt::format("{}: {}; give fewer, or --device simulated", devices_given(options), error.what()));
-    }
-    require_alike(devices_given(options), "cards", first, cards.front()->info().name, first + i,
-                  cards.back()->info().name);
-  }
-  return cards;
 }
 
 template <std::size_t size>
@@ -155,7 +130,7 @@ RunCards open_run_cards(const Options& options, Job& job) {
   if (job.size() > 1) {
     open_cards_together(options, job, cards);
   } else {
-    cards.here = open_cards(options, cards.choice.ordinal);
+    cards.here = open_cards(devices_given(options), cards.choice.ordinal, static_cast<int>(options.devices));
     cards.on_machine = options.devices;
   }
   if (options.threads == 0) leave_threads(static_cast<int>(cards.on_machine));

@@ -12,6 +12,7 @@
 
 #include "src/device/host_limits.h"
 #include "src/device/topology.h"
+#include "stowage/cuda_device.h"
 #include "stowage/error.h"
 
 namespace stowage {
@@ -142,6 +143,29 @@ void add_threads(const std::vector<HostRate>& rates, std::vector<std::string>& f
 std::string host_name() {
   std::array<char, 256> name{};
   return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
+}
+
+void require_alike(const std::string& who, std::string_view what, int one, std::string_view name, int other,
+                   std::string_view other_name) {
+  if (name == other_name) return;
+  throw InvalidInput(
+      fmt::format("{}: {} {} and {} are different ones, '{}' and '{}': choose alike ones by "
+                  "CUDA_VISIBLE_DEVICES",
+                  who, what, one, other, name, other_name));
+}
+
+std::vector<std::unique_ptr<Device>> open_cards(const std::string& who, int first, int count) {
+  std::vector<std::unique_ptr<Device>> cards;
+  for (int i = 0; i < count; ++i) {
+    try {
+      cards.push_back(open_cuda_device({.ordinal = first + i}));
+    } catch (const InvalidInput& error) {
+      if (i == 0) throw;
+      throw InvalidInput(fmt::format("{}: {}; give fewer, or --device simulated", who, error.what()));
+    }
+    require_alike(who, "cards", first, cards.front()->info().name, first + i, cards.back()->info().name);
+  }
+  return cards;
 }
 
 CalibrateOptions full_calibration(DeviceBackend backend) {

@@ -1,7 +1,9 @@
 // Measures a machine through the public Device interface alone.
 #pragma once
 
+#include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "stowage/choose_device.h"
@@ -16,6 +18,14 @@ namespace stowage {
 
 // Returns the name of this host, as a machine's file has it; empty if the system does not tell.
 std::string host_name();
+
+// Opens `count` cards from number `first` on, to work together. Throws InvalidInput, in the name of `who`
+// ("--devices 4"), for too few cards or different ones.
+std::vector<std::unique_ptr<Device>> open_cards(const std::string& who, int first, int count);
+// Throws InvalidInput, in the name of `who`, if cards `one` and `other` have different names. `what` says
+// what these numbers count: "cards", "the cards of ranks".
+void require_alike(const std::string& who, std::string_view what, int one, std::string_view name, int other,
+                   std::string_view other_name);
 
 struct CalibrateOptions {
   LinkProbeOptions link;

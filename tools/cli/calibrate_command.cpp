@@ -91,35 +91,13 @@ void add_steps(Lines& lines, const MachineFile& file) {
 
 using Devices = std::vector<std::unique_ptr<Device>>;
 
-std::string given(std::int64_t devices) { return fmt::format("--devices {}", devices); }
-
-// Opens the next card, counted from the one that was chosen.
-std::unique_ptr<Device> open_card(const BackendChoice& choice, const Devices& before, std::int64_t devices) {
-  const int ordinal = choice.ordinal + static_cast<int>(before.size());
-  std::unique_ptr<Device> card;
-  try {
-    card = open_cuda_device({.ordinal = ordinal});
-  } catch (const InvalidInput& error) {
-    if (before.empty()) throw;
-    throw InvalidInput(
-        fmt::format("{}: {}; give fewer, or --device simulated", given(devices), error.what()));
-  }
-  if (!before.empty() && card->info().name != before.front()->info().name)
-    throw InvalidInput(fmt::format(
-        "{}: cards {} and {} are different ones, '{}' and '{}': choose alike ones by CUDA_VISIBLE_DEVICES",
-        given(devices), choice.ordinal, ordinal, before.front()->info().name, card->info().name));
-  return card;
-}
-
 Devices open_devices(const BackendChoice& choice, const Link& link, std::int64_t count) {
+  if (choice.backend == DeviceBackend::cuda)
+    return open_cards(fmt::format("--devices {}", count), choice.ordinal, static_cast<int>(count));
   Devices devices;
-  for (std::int64_t i = 0; i < count; ++i) {
-    if (choice.backend == DeviceBackend::cuda)
-      devices.push_back(open_card(choice, devices, count));
-    else
-      devices.push_back(open_simulated_device(
-          {.capacity = unlimited, .h2d = link, .d2h = link, .poison = Poison::sampled}));
-  }
+  for (std::int64_t i = 0; i < count; ++i)
+    devices.push_back(
+        open_simulated_device({.capacity = unlimited, .h2d = link, .d2h = link, .poison = Poison::sampled}));
   return devices;
 }
 
