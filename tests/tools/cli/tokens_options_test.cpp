@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <CLI/CLI.hpp>
+
 #include "tests/support/expect_refused.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/tools/cli/run_stowage.h"
