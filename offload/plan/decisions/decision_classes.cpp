@@ -243,7 +243,7 @@ void DecisionClasses::add_load(BucketId id, LoadChoice load, Class& of) const {
 
 // Beside what a late update takes. A gradient in the ring takes a part of the ring for bytes of its own.
 double DecisionClasses::early_host_bytes(BucketId id, const StepMemory::Uniform& of) const {
-  if (!problem_.layout.optimizer_in_backward) return static_cast<double>(problem_.undo_bytes[id]);
+  if (problem_.early_updates == EarlyUpdates::undoable) return static_cast<double>(problem_.undo_bytes[id]);
   double saved = 0;
   for (const BucketId each : with_dependents_[id]) {
     if (problem_.layout.roles[each] != BucketRole::gradient) continue;
@@ -262,7 +262,7 @@ void DecisionClasses::add_update(BucketId id, bool speculates, ShareCost& cost) 
   if (highest_load(problem_, id) == LoadChoice::resident) add_cut_updates(id, speculates, cost);
   // Of two that take the same time, a speculated one is the worse; one that is made for good takes less
   // memory.
-  if (speculates != problem_.layout.optimizer_in_backward)
+  if (speculates != (problem_.early_updates == EarlyUpdates::final))
     cost.price += settings_.speculation_price * early_update_[id];
 }
 

@@ -45,7 +45,6 @@ struct BucketLayout {
   std::vector<std::vector<ByteRange>> slices;
   std::vector<std::uint32_t> slice_number;  // by tensor: a slice's number within its whole; else 0
   Bytes target_bytes = 0;                   // BucketOptions::target_bytes
-  bool optimizer_in_backward = false;       // BucketOptions::optimizer_in_backward
   // The buckets that the op touches, each once.
   std::span<const BucketOperand> operands_of(OpId op) const {
     return {operands.data() + first_operand[op], first_operand[op + 1] - first_operand[op]};
@@ -62,9 +61,6 @@ struct BucketOptions {
   // True: gradients share buckets as their parameters do. False: each gradient has a bucket of its own, with
   // the role of an activation; this takes less memory where no gradient goes to the host.
   bool group_gradients = true;
-  // Host updates that begin before the gate are made for good, and gradients share the gradient ring
-  // (gradient_ring.h). False: they are speculated.
-  bool optimizer_in_backward = false;
 };
 
 // The smallest transfer that reaches 95 % of the link's peak in both directions; from 64 KiB to 1 GiB.

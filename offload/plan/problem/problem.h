@@ -23,6 +23,7 @@ struct Problem {
   // By parameter bucket: undo records if its updates on the host are speculated. 0 where they cannot begin
   // before the gate.
   std::vector<Bytes> undo_bytes;
+  EarlyUpdates early_updates = EarlyUpdates::undoable;
   // How fast lanes are beside one another on this machine; computed once, used by all plans.
   LaneSharing sharing;
   LaneSpeeds speeds{Machine{}};
@@ -35,6 +36,7 @@ struct Problem {
   void throw_if_cancelled() const;
 };
 Problem make_problem(const Graph& graph, const Machine& machine, const BucketOptions& options,
-                     MicroBatchOrder order = MicroBatchOrder::layer_major, std::stop_token stop = {});
+                     MicroBatchOrder order = MicroBatchOrder::layer_major, std::stop_token stop = {},
+                     EarlyUpdates early_updates = EarlyUpdates::undoable);
 
 }  // namespace stowage
