@@ -39,8 +39,6 @@ std::string_view to_string(Policy policy);
 std::optional<Policy> policy_from(std::string_view name);
 // True if the policy stands for another system.
 bool is_emulated(Policy policy);
-// The names of all that do, for help texts: "zero-offload, …".
-std::string emulated_names();
 // Returns the name for people, with "(emulated)" if it stands for another system. Takes any text.
 std::string policy_label(std::string_view name);
 

@@ -22,6 +22,13 @@ std::vector<std::string> policy_names() {
   return names;
 }
 
+std::string emulated_names() {
+  std::string names;
+  for (const Policy policy : every_policy)
+    if (is_emulated(policy)) names.append(names.empty() ? "" : ", ").append(to_string(policy));
+  return names;
+}
+
 void add_budget(CLI::App& app, const char* flag, const std::string& text, PlanUser user, const char* group,
                 std::optional<std::string>& value) {
   CLI::Option* const option = app.add_option_function<std::string>(
@@ -65,8 +72,7 @@ void add_machine_options(CLI::App& app, PlanUser user, const char* group, RawPla
 void add_plan_options(CLI::App& app, PlanUser user, const char* group, RawPlanOptions& raw) {
   const bool trains = user == PlanUser::trainer;
   add_word(app, "--policy",
-           "auto: the fastest plan that fits; none: everything on the device; emulated: zero-offload, "
-           "zero-infinity, gemini-cpu, layer-stream, checkpoint, fsdp2",
+           "auto: the fastest plan that fits; none: everything on the device; emulated: " + emulated_names(),
            policy_names(), group, raw.policy);
   app.add_option("--bucket-size", raw.bucket_size,
                  "bytes per parameter transfer: SIZE, or auto: from the link's speed")
