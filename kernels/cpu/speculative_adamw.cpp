@@ -7,7 +7,6 @@
 #include "include/stowage/error.h"
 #include "kernels/cpu/adamw_simd.h"
 #include "kernels/cpu/undo_record.h"
-#include "kernels/cpu/undo_tiles.h"
 
 namespace stowage::cpu {
 namespace {

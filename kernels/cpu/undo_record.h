@@ -16,9 +16,12 @@
 // register.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
+#include "include/stowage/undo_record.h"
+#include "src/base/parallel_for.h"
 #include "stowage/launch_table.h"
 
 namespace stowage::cpu {
@@ -56,5 +59,14 @@ bool write_residues(std::int64_t count, const TileResidues& residues, std::byte*
 // Whether it was updated, so that `read_residues` gives what takes it back.
 bool was_updated(const std::byte* tile);
 void read_residues(std::int64_t count, const std::byte* tile, TileResidues& residues);
+
+// Calls body(begin, count) for each tile of `count` elements, on any thread.
+template <class Body>
+void for_each_tile(std::int64_t count, const Body& body) {
+  constexpr std::int64_t tiles_of_a_chunk = 8;  // as many elements as adamw gives a thread at once
+  parallel_for(count, tiles_of_a_chunk * undo_tile, [&](std::int64_t begin, std::int64_t end) {
+    for (; begin < end; begin += undo_tile) body(begin, std::min(undo_tile, end - begin));
+  });
+}
 
 }  // namespace stowage::cpu

@@ -1,4 +1,4 @@
-#include "kernels/cuda/add_bias.h"
+#include "kernels/cuda/gemm.h"
 
 #include "kernels/cuda/kernel_registry.h"
 #include "kernels/cuda/launch.h"

@@ -5,7 +5,6 @@
 #include <string_view>
 #include <type_traits>
 
-#include "kernels/cuda/attention_use.h"
 #include "kernels/cuda/cudnn_attention.h"
 #include "kernels/cuda/flash_attention.h"
 #include "kernels/math/bfloat16.h"

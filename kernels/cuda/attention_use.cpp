@@ -1,4 +1,4 @@
-#include "kernels/cuda/attention_use.h"
+#include "kernels/cuda/attention.h"
 
 #include <fmt/core.h>
 

@@ -6,7 +6,6 @@
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/pack.h"
 #include "kernels/cuda/reduce.h"
-#include "kernels/cuda/scratch.h"
 #include "kernels/math/gelu.h"
 
 namespace stowage::cuda {

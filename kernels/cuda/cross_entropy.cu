@@ -7,7 +7,6 @@
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/pack.h"
 #include "kernels/cuda/reduce.h"
-#include "kernels/cuda/scratch.h"
 #include "kernels/cuda/shared_memory.h"
 #include "kernels/math/exponential.h"
 

@@ -6,8 +6,7 @@
 
 #include "kernels/cuda/cudnn_graph.h"
 #include "kernels/cuda/gemm.h"
-#include "kernels/cuda/padding.h"
-#include "kernels/cuda/scratch.h"
+#include "kernels/cuda/launch.h"
 #include "src/device/cuda/lane_resources.h"
 
 namespace stowage::cuda {

@@ -13,13 +13,15 @@
 // samples, or of one sample's heads, as large as fit. log_sum_exp is what cuDNN calls the statistics: natural
 // logarithms, f32 [samples, heads, sequence, 1]; both methods write and read the same ones.
 //
-// Padding at the end is a number of keys for each sample, counted on the device (padding.h) at the front of
-// the workspace. All queries count, so padded rows of `out` and of the queries' gradient are what attention.h
-// says; what cuDNN leaves in padded rows of the keys' and values' gradients is overwritten by zeros.
+// Padding at the end is a number of keys for each sample, counted on the device (count_lengths) at the front
+// of the workspace. All queries count, so padded rows of `out` and of the queries' gradient are what
+// attention.h says; what cuDNN leaves in padded rows of the keys' and values' gradients is overwritten by
+// zeros.
 //
 // Stream order. Throws DeviceError when a graph that was taken fails to run.
 #pragma once
 
+#include <cstdint>
 #include <string_view>
 
 #include "kernels/cuda/attention.h"
@@ -34,5 +36,19 @@ template <class T>
 template <class T>
 [[nodiscard]] std::string_view cudnn_attention_backward(const AttentionShape& shape,
                                                         const AttentionGradient<T>& of, void* stream);
+
+// Padding at the end of samples. Stream order. Throws DeviceError.
+
+struct PaddedSamples {
+  std::int64_t samples = 0, sequence = 1;
+};
+
+// all[samples] = sequence; seen_keys[samples] = how many of the sample's `seen` [sequence] are not 0.
+void count_lengths(const PaddedSamples& shape, const std::int32_t* seen, std::int32_t* all,
+                   std::int32_t* seen_keys, void* stream);
+
+// Zeros for the gradients of keys and values at positions that are not seen; dqkv[N, 3 width].
+template <class T>
+void clear_padding(const AttentionShape& shape, T* dqkv, void* stream);
 
 }  // namespace stowage::cuda

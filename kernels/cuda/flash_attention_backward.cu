@@ -2,11 +2,9 @@
 
 #include "kernels/cuda/attention_tile.h"
 #include "kernels/cuda/flash_attention.h"
-#include "kernels/cuda/flash_attention_backward.h"
 #include "kernels/cuda/kernel_registry.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/reduce.h"
-#include "kernels/cuda/scratch.h"
 #include "kernels/cuda/shared_memory.h"
 #include "kernels/math/exponential.h"
 

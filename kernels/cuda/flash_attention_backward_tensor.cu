@@ -2,7 +2,7 @@
 #include <limits>
 
 #include "kernels/cuda/attention_fragments.h"
-#include "kernels/cuda/flash_attention_backward.h"
+#include "kernels/cuda/flash_attention.h"
 #include "kernels/cuda/kernel_registry.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/shared_memory.h"

@@ -10,10 +10,9 @@
 #include <span>
 #include <tuple>
 
-#include "kernels/cuda/add_bias.h"
 #include "kernels/cuda/elementwise.h"
 #include "kernels/cuda/gemm_problem.h"
-#include "kernels/cuda/scratch.h"
+#include "kernels/cuda/launch.h"
 #include "src/base/mutex.h"
 #include "src/device/cuda/check.h"
 #include "src/device/cuda/lane_resources.h"

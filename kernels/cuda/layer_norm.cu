@@ -4,7 +4,6 @@
 
 #include "kernels/cuda/held_row.h"
 #include "kernels/cuda/kernel_registry.h"
-#include "kernels/cuda/row_shape.h"
 
 namespace stowage::cuda {
 

@@ -1,9 +1,9 @@
 #include <algorithm>
 
 #include "kernels/cuda/column_sum.h"
+#include "kernels/cuda/held_row.h"
 #include "kernels/cuda/kernel_registry.h"
-#include "kernels/cuda/row_shape.h"
-#include "kernels/cuda/scratch.h"
+#include "kernels/cuda/launch.h"
 
 namespace stowage::cuda {
 

@@ -3,8 +3,8 @@
 #include "kernels/cuda/column_sum.h"
 #include "kernels/cuda/cross_entropy.h"
 #include "kernels/cuda/gemm.h"
+#include "kernels/cuda/launch.h"
 #include "kernels/cuda/linear.h"
-#include "kernels/cuda/scratch.h"
 #include "kernels/math/bfloat16.h"
 #include "stowage/bytes.h"
 

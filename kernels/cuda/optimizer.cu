@@ -6,7 +6,6 @@
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/pack.h"
 #include "kernels/cuda/reduce.h"
-#include "kernels/cuda/scratch.h"
 
 namespace stowage::cuda {
 

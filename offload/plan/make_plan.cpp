@@ -16,7 +16,7 @@
 #include "offload/plan/joined_units.h"
 #include "offload/plan/policies/policies.h"
 #include "offload/plan/prices.h"
-#include "src/graph/clipping.h"
+#include "src/graph/update_ops.h"
 #include "stowage/error.h"
 #include "stowage/planner.h"
 

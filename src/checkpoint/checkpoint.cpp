@@ -6,7 +6,6 @@
 #include <array>
 #include <filesystem>
 
-#include "src/checkpoint/checkpoint_names.h"
 #include "src/checkpoint/checkpoint_tensors.h"
 #include "src/checkpoint/checksum.h"
 #include "src/checkpoint/state_json.h"

@@ -10,7 +10,6 @@
 #include <filesystem>
 
 #include "src/base/output_file.h"
-#include "src/checkpoint/checkpoint_names.h"
 #include "src/checkpoint/checkpoint_tensors.h"
 #include "src/checkpoint/checksum.h"
 #include "src/checkpoint/state_json.h"

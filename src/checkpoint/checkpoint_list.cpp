@@ -4,7 +4,7 @@
 #include <charconv>
 #include <filesystem>
 
-#include "src/checkpoint/checkpoint_names.h"
+#include "src/checkpoint/checkpoint_tensors.h"
 #include "src/checkpoint/state_json.h"
 #include "src/model_files/files.h"
 #include "stowage/checkpoint.h"

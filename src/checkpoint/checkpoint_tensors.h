@@ -2,8 +2,11 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "stowage/checkpoint.h"
@@ -25,5 +28,18 @@ void for_each_piece(Bytes bytes, Work work) {
   for (Bytes offset = 0; offset < bytes; offset += checkpoint_piece)
     work(offset, std::min(checkpoint_piece, bytes - offset));
 }
+
+// Names in a folder of checkpoints.
+inline constexpr std::string_view checkpoint_prefix = "step-";
+inline constexpr std::string_view writing_prefix = ".writing-";
+inline constexpr std::string_view removing_prefix = ".removing-";
+inline constexpr std::string_view best_link = "/best";
+inline constexpr std::string_view state_file = "/state.json";
+inline constexpr std::string_view tensors_file = "/tensors.bin";
+
+std::string checkpoint_name(std::uint64_t step);  // "step-000000000120"
+
+// Of such a name, with any number of digits; nothing for any other.
+std::optional<std::uint64_t> step_named(std::string_view name);
 
 }  // namespace stowage

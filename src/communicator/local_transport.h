@@ -6,7 +6,6 @@
 #include <optional>
 #include <vector>
 
-#include "src/communicator/first_failure.h"
 #include "src/communicator/rendezvous.h"
 #include "src/communicator/transport.h"
 #include "stowage/machine.h"

@@ -106,4 +106,6 @@ AttentionUse attention_use() {
   return loaded.module == nullptr ? AttentionUse{} : loaded.module->attention_use();
 }
 
+const char* backend_module_version() { return STOWAGE_VERSION " " __VERSION__; }
+
 }  // namespace stowage

@@ -27,7 +27,7 @@ GraphBuilder::GraphBuilder(DataType work) : work_(work) {
   }
 }
 
-// --- units, scopes, tensors ------------------------------------------------------------------------
+// units, scopes, tensors ------------------------------------------------------------------------
 
 void GraphBuilder::require_open(const std::string& what) const {
   if (spent_)
@@ -169,7 +169,7 @@ const Tensor& GraphBuilder::tensor(Value value) const {
   return graph_.tensors[value.id];
 }
 
-// --- ops -------------------------------------------------------------------------------------------
+// ops -------------------------------------------------------------------------------------------
 
 void GraphBuilder::op(OpDescription description, BackwardRule backward) {
   std::string name = scoped(description.name);
@@ -268,7 +268,7 @@ void GraphBuilder::record_writes(const Op& op) {
   }
 }
 
-// --- gradients -------------------------------------------------------------------------------------
+// gradients -------------------------------------------------------------------------------------
 
 bool GraphBuilder::wants_gradient(Value of) const { return of && wants_gradient_[of.id]; }
 

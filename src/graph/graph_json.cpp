@@ -26,7 +26,7 @@ constexpr std::int64_t grouped_version = 4;
 constexpr std::int64_t frozen_version = 5;
 constexpr std::size_t most_attributes = 256;
 
-// --- writing -------------------------------------------------------------------------------------
+// writing -------------------------------------------------------------------------------------
 
 Json id_to_json(std::uint32_t id) { return id == no_id ? Json(nullptr) : Json(id); }
 
@@ -94,7 +94,7 @@ std::int64_t version_of(const Graph& graph) {
   return has_measured_times(graph) ? timed_version : format_version;
 }
 
-// --- reading -------------------------------------------------------------------------------------
+// reading -------------------------------------------------------------------------------------
 
 Tensor read_tensor(const JsonField& field, std::int64_t version) {
   const bool may_be_slice = version >= sliced_version;

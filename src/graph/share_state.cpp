@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "src/graph/op_insertion.h"
+#include "src/graph/update_ops.h"
 #include "stowage/moments.h"
 
 namespace stowage {

@@ -9,7 +9,6 @@
 #include <unordered_map>
 
 #include "src/base/printable.h"
-#include "src/graph/trace_masters.h"
 #include "src/graph/trace_tensors.h"
 #include "src/graph/update_ops.h"
 #include "stowage/error.h"

@@ -1,4 +1,4 @@
-#include "src/graph/trace_masters.h"
+#include "src/graph/trace_tensors.h"
 
 #include <algorithm>
 #include <optional>

@@ -1,14 +1,45 @@
 // The tensors of a trace: what its lines say of them, and what ops and the header may then do with them.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
-#include "src/graph/trace_fields.h"
+#include "src/graph/json_field.h"
+#include "stowage/bytes.h"
 #include "stowage/graph.h"
+#include "stowage/graph_builder.h"
 
 namespace stowage {
+
+// Fields of a trace's lines, and its first line (docs/trace.md).
+inline constexpr Bytes most_trace_bytes = Bytes{1} << 60;  // of all tensors: sums stay far from 64 bits
+inline constexpr double most_trace_seconds = 1e6;
+inline constexpr const char* trace_remedy = "correct the line, docs/trace.md says what it may hold";
+
+JsonSource source_of_trace_line(std::size_t line);
+
+// InvalidInput that begins with the line.
+[[noreturn]] void refuse_trace_line(std::size_t line, const std::string& why);
+
+// Each throws InvalidInput that names line and field.
+std::string trace_name(const JsonField& field);
+double number_up_to(const JsonField& field, double most);
+Bytes trace_bytes(const JsonField& field);  // from 1 to most_trace_bytes
+std::int64_t trace_count(const JsonField& field);
+
+inline constexpr std::int64_t typed_trace_version =
+    2;  // knows "trained", "replayable", "type", "samples", "tokens"
+
+struct TraceHeader {
+  std::int64_t version = 1;
+  std::string loss;
+  std::string clip;  // empty: none
+  std::optional<AdamW> optimizer;
+  std::int64_t samples = 0, tokens = 0;  // of a step; 0: not known
+};
+TraceHeader read_trace_header(const JsonField& line);
 
 // Fills the graph's tensors. All that refuses throws InvalidInput that names the line.
 class TraceTensors {
@@ -53,5 +84,15 @@ class TraceTensors {
   std::vector<OpId> producers_;
   std::vector<TensorId> gradients_;
 };
+
+// The kernel of an op that writes what it reads in another type.
+inline constexpr const char* cast_kernel = "cast";
+
+// A parameter in f32 whose only reader is a cast to bf16 or f16, and whose gradient is the cast of one of
+// that type, becomes a parameter of that type: its casts go, and AdamW keeps what makes a master weight of it
+// (launch_table.h), as for a graph that GraphBuilder makes in that type. Half the bytes cross the link.
+// Others, such as a tied table, stay as they are. `graph` has no update ops yet; `gradients`: by tensor, of
+// each parameter.
+void take_masters(Graph& graph, std::vector<TensorId>& gradients);
 
 }  // namespace stowage

@@ -1,6 +1,8 @@
 // The update phase: what follows forward and backward when AdamW trains the parameters.
 #pragma once
 
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "stowage/graph.h"
@@ -32,5 +34,39 @@ struct FinalGradient {
 // own pieces, gathers what the others have, and does so with the loss. `gradients`: by tensor, of each
 // parameter. `graph` has no update ops yet, and shapes that do not overflow; check() is to follow.
 void append_update(Graph& graph, const std::vector<FinalGradient>& gradients, const AdamW& optimizer);
+
+// Why an update of the graph may not be made for good before all gradients are known
+// (Plan::optimizer_in_backward), and what to do; empty: it may.
+std::string why_updates_wait(const Graph& graph);
+
+// Throws InvalidInput with that reason if there is one.
+void require_no_clipping(const Graph& graph);
+
+// Collects ops by where they go; ids count the graph's ops as they are before `apply`.
+class OpInsertion {
+ public:
+  explicit OpInsertion(const Graph& graph) : before_(graph.ops.size()), behind_(graph.ops.size()) {}
+
+  // Behind those that were inserted there already.
+  void before(OpId op, Op inserted) { before_[op].push_back(std::move(inserted)); }
+  void behind(OpId op, Op inserted) { behind_[op].push_back(std::move(inserted)); }
+
+  // Once. The graph has the ops that it had.
+  void apply(Graph& graph) {
+    std::vector<Op> all;
+    const auto move = [&](std::vector<Op>& ops) {
+      for (Op& op : ops) all.push_back(std::move(op));
+    };
+    for (OpId id = 0; id < before_.size(); ++id) {
+      move(before_[id]);
+      all.push_back(std::move(graph.ops[id]));
+      move(behind_[id]);
+    }
+    graph.ops = std::move(all);
+  }
+
+ private:
+  std::vector<std::vector<Op>> before_, behind_;
+};
 
 }  // namespace stowage

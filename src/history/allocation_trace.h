@@ -3,7 +3,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
 #include "stowage/placement.h"
@@ -56,5 +58,21 @@ AllocationTrace repeated(const AllocationTrace& trace, std::size_t times);
 
 // Most requested bytes allocated at one time.
 Bytes peak_live_bytes(const AllocationTrace& trace);
+
+// Numbers streams from 0 by first use.
+inline constexpr std::size_t most_streams = 4096;
+
+class StreamNumbers {
+ public:
+  // Nothing for one stream more than most_streams.
+  std::optional<std::uint32_t> number_of(std::uint64_t stream) {
+    const auto [place, added] = numbers_.try_emplace(stream, static_cast<std::uint32_t>(numbers_.size()));
+    if (numbers_.size() > most_streams) return std::nullopt;
+    return place->second;
+  }
+
+ private:
+  std::unordered_map<std::uint64_t, std::uint32_t> numbers_;
+};
 
 }  // namespace stowage

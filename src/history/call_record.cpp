@@ -1,4 +1,4 @@
-#include "src/history/call_record.h"
+#include "src/history/histories.h"
 
 #include <fmt/format.h>
 
@@ -10,7 +10,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "src/history/stream_numbers.h"
+#include "src/history/allocation_trace.h"
 #include "stowage/error.h"
 
 namespace stowage {

@@ -1,4 +1,4 @@
-#include "src/history/rmm_log.h"
+#include "src/history/histories.h"
 
 #include <fmt/format.h>
 
@@ -9,7 +9,7 @@
 #include <unordered_map>
 
 #include "src/base/printable.h"
-#include "src/history/stream_numbers.h"
+#include "src/history/allocation_trace.h"
 #include "stowage/error.h"
 
 namespace stowage {

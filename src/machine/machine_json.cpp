@@ -50,7 +50,7 @@ constexpr std::array work_types{DataType::f32, DataType::f64, DataType::bf16, Da
       fmt::format("machine JSON: '{}' {}; give a text that stowage calibrate wrote", where, why));
 }
 
-// --- writing
+// writing
 
 // Of all whole numbers, so that one that is negative is refused when the text is judged.
 Json whole(std::int64_t value) { return value < 0 ? Json(value) : Json(static_cast<std::uint64_t>(value)); }
@@ -152,7 +152,7 @@ Json file_json(const MachineFile& file) {
   return json;
 }
 
-// --- reading: a value of the text and where it stands, e.g. "h2d.samples[3].bytes"
+// reading: a value of the text and where it stands, e.g. "h2d.samples[3].bytes"
 
 struct Node {
   const Json& json;

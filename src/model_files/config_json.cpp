@@ -7,7 +7,7 @@
 
 #include "src/graph/json_field.h"
 #include "src/model_files/files.h"
-#include "src/models/limits.h"
+#include "src/models/require_valid.h"
 #include "stowage/error.h"
 #include "stowage/model_files.h"
 

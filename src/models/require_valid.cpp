@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "src/models/limits.h"
 #include "stowage/error.h"
+#include "stowage/models.h"
 
 namespace stowage {
 namespace {
@@ -70,6 +70,18 @@ void require_bounded(const Checker& checker, const ModelSizes& sizes) {
                   sizes.layers, sizes.width, sizes.heads, rows, sizes.batch, sizes.sequence));
 }
 
+constexpr std::int64_t least_head_tokens = 2048;
+constexpr std::int64_t most_head_tokens = 8192;
+constexpr std::int64_t bytes_per_feature = 16;  // of a token's logits, for each vocabulary entry
+constexpr std::int64_t least_chunks = 4;        // of a larger one than the least
+
+template <class Config>
+std::int64_t tokens_of(const Config& config, DataType type) {
+  const std::int64_t tokens =
+      config.batch * config.sequence / std::max<std::int64_t>(config.micro_batches, 1);
+  return config.head_tokens.value_or(default_head_tokens(type, config.width, tokens));
+}
+
 }  // namespace
 
 void require_valid(const ModelSizes& sizes) {
@@ -95,5 +107,17 @@ void require_valid(const ModelSizes& sizes) {
                               sizes.micro_batches, sizes.layers));
   require_bounded(checker, sizes);
 }
+
+std::int64_t default_head_tokens(DataType type, std::int64_t width, std::int64_t tokens) {
+  std::int64_t chunk = least_head_tokens;
+  while (chunk < most_head_tokens &&
+         chunk * static_cast<std::int64_t>(size_of(type)) < bytes_per_feature * width &&
+         2 * chunk * least_chunks <= tokens)
+    chunk *= 2;
+  return chunk;
+}
+
+std::int64_t head_tokens(const GptConfig& config, DataType type) { return tokens_of(config, type); }
+std::int64_t head_tokens(const BertConfig& config, DataType type) { return tokens_of(config, type); }
 
 }  // namespace stowage

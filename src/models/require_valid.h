@@ -10,6 +10,15 @@
 
 namespace stowage {
 
+// The largest model that is built, whether its sizes come from a program's flags, config.json, a checkpoint
+// or a config in code: a size out of a file cannot ask for a graph that takes minutes and gigabytes to build.
+inline constexpr std::int64_t most_layers = 1024;
+inline constexpr std::int64_t most_width = 1 << 20;
+// Heads, tokens of a vocabulary and of a sample, samples, micro-batches.
+inline constexpr std::int64_t most_of_others = 1 << 24;
+// All bytes of a step, estimated from above: sums of sizes stay far from 64 bits.
+inline constexpr double most_step_bytes = 1e18;
+
 struct ModelSizes {
   std::string model;  // begins every message
   std::int64_t layers = 0, width = 0, heads = 0, vocabulary = 0, sequence = 0, batch = 0, micro_batches = 1,

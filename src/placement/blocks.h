@@ -5,7 +5,6 @@
 #include <span>
 #include <vector>
 
-#include "src/placement/block.h"
 #include "src/placement/windows.h"
 
 namespace stowage::placement {

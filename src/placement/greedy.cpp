@@ -1,4 +1,4 @@
-#include "src/placement/greedy.h"
+#include "src/placement/methods.h"
 
 #include <fmt/format.h>
 
@@ -10,7 +10,6 @@
 
 #include "src/placement/blocks.h"
 #include "src/placement/pressure.h"
-#include "src/placement/sweep.h"
 #include "stowage/error.h"
 
 namespace stowage::placement {

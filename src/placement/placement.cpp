@@ -2,9 +2,8 @@
 
 #include <algorithm>
 
-#include "src/placement/greedy.h"
+#include "src/placement/methods.h"
 #include "src/placement/pressure.h"
-#include "src/placement/solver.h"
 
 namespace stowage {
 namespace {

@@ -1,4 +1,4 @@
-#include "src/placement/solver.h"
+#include "src/placement/methods.h"
 
 #include <algorithm>
 #include <array>

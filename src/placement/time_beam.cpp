@@ -1,4 +1,3 @@
-#include "src/placement/time_beam.h"
 
 #include <algorithm>
 #include <bit>
@@ -6,7 +5,7 @@
 #include <limits>
 #include <utility>
 
-#include "src/placement/greedy.h"
+#include "src/placement/methods.h"
 #include "src/placement/turn_order.h"
 
 namespace stowage::placement {

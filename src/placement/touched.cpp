@@ -1,4 +1,3 @@
-#include "src/placement/touched.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,7 +6,7 @@
 #include <tuple>
 
 #include "src/placement/blocks.h"
-#include "src/placement/greedy.h"
+#include "src/placement/methods.h"
 #include "src/placement/pressure.h"
 
 namespace stowage::placement {

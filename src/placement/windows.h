@@ -6,9 +6,31 @@
 #include <span>
 #include <vector>
 
-#include "src/placement/block.h"
+#include "stowage/placement.h"
 
 namespace stowage::placement {
+
+// An item with what the orders sort by.
+struct Block {
+  std::int64_t first = 0;
+  std::int64_t last = 0;
+  Bytes bytes = 0;
+  Bytes aligned = 0;
+  Bytes pressure = 0;  // most aligned bytes live at one time within the block's interval
+
+  double duration() const { return static_cast<double>(last) - static_cast<double>(first); }
+  double area() const { return duration() * static_cast<double>(aligned); }
+};
+
+// One for each item, in their order, without the pressure.
+inline std::vector<Block> to_blocks(std::span<const PlacementItem> items, Bytes alignment) {
+  std::vector<Block> blocks;
+  blocks.reserve(items.size());
+  for (const PlacementItem& item : items) {
+    blocks.push_back({item.first, item.last, item.bytes, align_up(item.bytes, alignment), 0});
+  }
+  return blocks;
+}
 
 // A window holds some 64 starts of blocks, or as many as blocks cross its border if those are more: so a
 // short block meets few others of its window that are not live together with it. Few blocks have one window.

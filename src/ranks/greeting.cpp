@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "src/ranks/wire.h"
+#include "src/ranks/message.h"
 #include "stowage/error.h"
 
 namespace stowage::ranks {

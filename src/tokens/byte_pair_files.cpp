@@ -4,10 +4,10 @@
 #include <nlohmann/json.hpp>
 
 #include "src/graph/json_field.h"
-#include "src/tokens/byte_letters.h"
 #include "src/tokens/byte_pair_tokenizer.h"
-#include "src/tokens/json_tokens.h"
-#include "src/tokens/text_lines.h"
+#include "src/tokens/gpt2_pieces.h"
+#include "src/tokens/text_parts.h"
+#include "src/tokens/tokenizer_json.h"
 #include "stowage/error.h"
 
 namespace stowage {

@@ -7,9 +7,8 @@
 #include <span>
 
 #include "src/base/printable.h"
-#include "src/tokens/byte_letters.h"
 #include "src/tokens/gpt2_pieces.h"
-#include "src/tokens/tokenizer_json_writer.h"
+#include "src/tokens/tokenizer_json.h"
 #include "stowage/error.h"
 
 namespace stowage {

@@ -15,7 +15,7 @@
 
 namespace stowage {
 
-// As read; tokens are spelled by the letters of byte_letters.h. Made in this order by those who read files.
+// As read; tokens are spelled by the letters of gpt2_pieces.h. Made in this order by those who read files.
 class BytePairParts {
  public:
   // `name`: the file, for messages; each function throws InvalidInput that begins with it.

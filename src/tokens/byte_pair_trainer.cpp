@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "src/tokens/added_tokens.h"
-#include "src/tokens/byte_letters.h"
 #include "src/tokens/gpt2_pieces.h"
 #include "src/tokens/merge_table.h"
 #include "stowage/error.h"

@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 
-#include "src/tokens/byte_letters.h"
-#include "src/tokens/tokenizer_json_writer.h"
+#include "src/tokens/gpt2_pieces.h"
+#include "src/tokens/tokenizer_json.h"
 #include "stowage/error.h"
 #include "stowage/tokenizer.h"
 

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "src/tokens/tokenizer_json_writer.h"
+#include "src/tokens/tokenizer_json.h"
 
 namespace stowage {
 namespace {

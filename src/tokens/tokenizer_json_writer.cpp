@@ -1,4 +1,4 @@
-#include "src/tokens/tokenizer_json_writer.h"
+#include "src/tokens/tokenizer_json.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -6,8 +6,8 @@
 #include <span>
 
 #include "src/tokens/bert_words.h"
-#include "src/tokens/text_lines.h"
-#include "src/tokens/tokenizer_json_writer.h"
+#include "src/tokens/text_parts.h"
+#include "src/tokens/tokenizer_json.h"
 #include "src/tokens/unicode.h"
 #include "stowage/error.h"
 

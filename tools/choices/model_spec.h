@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "src/models/limits.h"
+#include "src/models/require_valid.h"
 #include "stowage/graph.h"
 #include "tools/answer/model_spec.h"
 #include "tools/choices/gpt_sizes.h"

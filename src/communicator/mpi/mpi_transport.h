@@ -13,7 +13,6 @@
 #include <span>
 #include <vector>
 
-#include "src/communicator/first_failure.h"
 #include "src/communicator/mpi/mpi_session.h"
 #include "src/communicator/transport.h"
 #include "stowage/machine.h"

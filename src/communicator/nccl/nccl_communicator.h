@@ -15,7 +15,7 @@
 #include <optional>
 
 #include "src/base/mutex.h"
-#include "src/communicator/first_failure.h"
+#include "src/communicator/transport.h"
 #include "src/communicator/watch.h"
 #include "stowage/communicator.h"
 

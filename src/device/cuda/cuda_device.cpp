@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "src/device/cuda/driver_api.h"
-#include "src/device/cuda/memory_in_use.h"
+#include "src/device/cuda/memory.h"
 #include "stowage/error.h"
 
 namespace stowage::cuda {
@@ -87,6 +87,14 @@ void keep_for_ever(std::shared_ptr<HostTurns> turns) {
   static auto& kept = *new std::vector<std::shared_ptr<HostTurns>>;
   const MutexLock lock(mutex);
   kept.push_back(std::move(turns));
+}
+
+// True where nobody can tell.
+bool may_have_context(int ordinal) {
+  const auto ask = driver_api().device_primary_ctx_get_state;
+  unsigned flags = 0;
+  int active = 0;
+  return ask == nullptr || ask(ordinal, &flags, &active) != CUDA_SUCCESS || active != 0;
 }
 
 }  // namespace
@@ -190,6 +198,28 @@ void CudaDevice::reset_counters() {
   const MutexLock lock(mutex_);
   counters_ = {};
   calls_ = 0;
+}
+
+OutsideCapture::OutsideCapture() {
+  const auto exchange = driver_api().thread_exchange_stream_capture_mode;
+  exchanged_ = exchange != nullptr && exchange(&mode_) == CUDA_SUCCESS;
+}
+
+// Tried twice: the thread should not stay as it is.
+OutsideCapture::~OutsideCapture() {
+  for (int attempt = 0; exchanged_ && attempt < 2; ++attempt)
+    exchanged_ = driver_api().thread_exchange_stream_capture_mode(&mode_) != CUDA_SUCCESS;
+}
+
+CurrentDevice::CurrentDevice(int ordinal, bool restores, const Doing& doing) {
+  int now = ordinal;
+  if (restores) check(cudaGetDevice(&now), "cudaGetDevice", doing);
+  check(cudaSetDevice(ordinal), "cudaSetDevice", doing);
+  if (now != ordinal && may_have_context(now)) before_ = now;
+}
+
+CurrentDevice::~CurrentDevice() {
+  if (before_ >= 0) cudaSetDevice(before_);
 }
 
 }  // namespace stowage::cuda

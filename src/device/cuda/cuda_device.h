@@ -7,6 +7,8 @@
 // The mutex guards the tables and is never held while CUDA is called, as that may block.
 #pragma once
 
+#include <cuda.h>
+
 #include <atomic>
 #include <memory>
 #include <string>
@@ -16,7 +18,6 @@
 #include "src/base/mutex.h"
 #include "src/device/cuda/card_clock.h"
 #include "src/device/cuda/check.h"
-#include "src/device/cuda/current_device.h"
 #include "src/device/cuda/host_order.h"
 #include "src/device/cuda/host_work.h"
 #include "src/device/cuda/lane_resources.h"
@@ -24,6 +25,38 @@
 #include "stowage/cuda_device.h"
 
 namespace stowage::cuda {
+
+// While this object lives, the calling thread may allocate, map, wait and ask events although a stream is
+// being captured (cudaStreamCaptureModeRelaxed); otherwise such a call fails and ends captures of the default
+// mode on any thread. Where the mode cannot be set, the call that follows is refused as it would have been.
+// The mode is set by the driver: the runtime would make a context on the thread's current device for it.
+class OutsideCapture {
+ public:
+  OutsideCapture();
+  OutsideCapture(const OutsideCapture&) = delete;
+  OutsideCapture& operator=(const OutsideCapture&) = delete;
+  ~OutsideCapture();
+
+ private:
+  CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;  // then the thread's own
+  bool exchanged_ = false;
+};
+
+// Makes a device the calling thread's current one, outside of any stream capture: while this object lives, or
+// from then on.
+class CurrentDevice {
+ public:
+  // `restores`: the thread's device of before is current again when this dies, where it has a context (making
+  // it current would create one). Throws as check.h says.
+  CurrentDevice(int ordinal, bool restores, const Doing& doing);
+  CurrentDevice(const CurrentDevice&) = delete;
+  CurrentDevice& operator=(const CurrentDevice&) = delete;
+  ~CurrentDevice();
+
+ private:
+  const OutsideCapture outside_;
+  int before_ = -1;  // to become current again; -1: none
+};
 
 class CudaDevice final : public Device {
  public:
@@ -160,5 +193,11 @@ class CudaDevice final : public Device {
   DeviceCounters counters_ STOWAGE_GUARDED_BY(mutex_);
   std::atomic<std::uint64_t> calls_ = 0;
 };
+
+// Opening a card: the functions that the CUDA module offers to the program that loads it.
+
+// Both as include/stowage/cuda_device.h says.
+CudaStatus status();
+std::unique_ptr<Device> open_device(const CudaOptions& options);
 
 }  // namespace stowage::cuda

@@ -9,8 +9,6 @@
 #include <iterator>
 #include <utility>
 
-#include "src/device/cuda/pinned_memory.h"
-
 namespace stowage::cuda {
 namespace {
 

@@ -18,12 +18,27 @@
 #include <vector>
 
 #include "src/base/mutex.h"
+#include "src/device/cuda/check.h"
 #include "src/device/cuda/virtual_memory.h"
 #include "src/device/topology.h"
+#include "stowage/bytes.h"
 #include "stowage/device.h"
 #include "stowage/error.h"
 
 namespace stowage::cuda {
+
+// Host memory of exact size: anonymous pages near the device, page-locked where CUDA registers them.
+
+// Zeroed, by the kernel alone. Huge pages are advised. `binder` may not know a near node: then pages go where
+// the kernel puts them. They come when they are touched. munmap gives them back. Throws OutOfMemory.
+void* map_pageable(Bytes bytes, const MemoryBinder& binder, const Doing& doing);
+
+// The same, faulted in by parallel loops and page-locked. Throws OutOfMemory when the host has no more or
+// CUDA may not lock more, DeviceError.
+void* pin(Bytes bytes, const MemoryBinder& binder, const Doing& doing);
+
+// The work on it is done. When this throws, the memory is still there.
+void unpin(void* address, Bytes bytes, const Doing& doing);
 
 class Memory {
  public:
@@ -106,5 +121,10 @@ class Memory {
   std::uint64_t allocations_ STOWAGE_GUARDED_BY(changes_) = 0;
   std::map<const std::byte*, Allocation> live_ STOWAGE_GUARDED_BY(table_);  // by base
 };
+
+// Bytes that other programs hold of a device's memory, as NVML says. Ask before this process has a context
+// there, which counts too. Returns nullopt where NVML is not installed, does not know the device, or is too
+// old to tell. `pci_bus_id` as cudaDeviceGetPCIBusId gives it.
+std::optional<Bytes> memory_in_use(const std::string& pci_bus_id);
 
 }  // namespace stowage::cuda

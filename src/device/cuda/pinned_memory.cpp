@@ -1,4 +1,4 @@
-#include "src/device/cuda/pinned_memory.h"
+#include "src/device/cuda/memory.h"
 
 #include <fmt/core.h>
 #include <sys/mman.h>

@@ -18,7 +18,6 @@
 #include <vector>
 
 #include "src/device/simulated/access_history.h"
-#include "src/device/simulated/vector_clock.h"
 #include "stowage/device.h"
 
 namespace stowage::simulated {

@@ -5,15 +5,41 @@
 // keep their capacity, so that a periodic program soon allocates nothing.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "src/device/simulated/vector_clock.h"
 #include "stowage/device.h"
 
 namespace stowage::simulated {
+
+// Counts, for each lane, the operations that are known to have happened.
+class VectorClock {
+ public:
+  // True when the lane's operation number `tick` (from 1) has happened.
+  bool covers(LaneId lane, std::uint64_t tick) const { return lane < ticks_.size() && ticks_[lane] >= tick; }
+
+  // Counts one more operation of `lane` and returns its number.
+  std::uint64_t advance(LaneId lane) {
+    if (ticks_.size() <= lane) ticks_.resize(lane + 1, 0);
+    return ++ticks_[lane];
+  }
+
+  void reserve(std::size_t lanes) { ticks_.reserve(lanes); }
+
+  void join(const VectorClock& other) {
+    if (ticks_.size() < other.ticks_.size()) ticks_.resize(other.ticks_.size(), 0);
+    for (std::size_t i = 0; i < other.ticks_.size(); ++i) ticks_[i] = std::max(ticks_[i], other.ticks_[i]);
+  }
+
+ private:
+  std::vector<std::uint64_t> ticks_;  // by lane; missing ones are 0
+};
 
 enum class WorkKind : std::uint8_t { launch, copy, discard };
 
@@ -107,6 +133,19 @@ class AccessHistory {
 
   ReaderPool* readers_;
   std::vector<Segment> segments_;
+};
+
+// Keeps one copy of every name, at an address that stays; the operations of a periodic program have few
+// names. A known name costs no allocation.
+class Names {
+ public:
+  const std::string& intern(std::string_view name) {
+    const auto found = names_.find(name);
+    return found != names_.end() ? *found : *names_.emplace(name).first;
+  }
+
+ private:
+  std::set<std::string, std::less<>> names_;
 };
 
 }  // namespace stowage::simulated

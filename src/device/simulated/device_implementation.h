@@ -9,12 +9,12 @@
 
 #include "src/base/mutex.h"
 #include "src/device/simulated/access_checker.h"
+#include "src/device/simulated/access_history.h"
 #include "src/device/simulated/event_table.h"
 #include "src/device/simulated/execution_lane.h"
 #include "src/device/simulated/fault.h"
 #include "src/device/simulated/meeting.h"
 #include "src/device/simulated/memory.h"
-#include "src/device/simulated/names.h"
 #include "src/device/simulated/wire.h"
 
 namespace stowage::simulated {

@@ -6,7 +6,6 @@
 #include "kernels/cuda/cross_entropy.h"
 #include "kernels/cuda/elementwise.h"
 #include "kernels/cuda/embedding.h"
-#include "kernels/cuda/first_token.h"
 #include "kernels/cuda/layer_norm.h"
 #include "kernels/cuda/linear.h"
 #include "src/nn/cuda/adapter.h"

@@ -1,7 +1,7 @@
 // What libstowage_cuda.so exports.
-#include "kernels/cuda/attention_use.h"
+#include "kernels/cuda/attention.h"
 #include "src/device/backend_module.h"
-#include "src/device/cuda/open.h"
+#include "src/device/cuda/cuda_device.h"
 #include "src/nn/cuda/launch_table.h"
 
 namespace {

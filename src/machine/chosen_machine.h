@@ -17,4 +17,11 @@ std::string path_of_machine_here();
 // Throws InvalidInput that shows the command to run where nothing was measured, or its file cannot be read.
 MachineFile read_machine_here();
 
+// The machine in a line for people:
+// "NVIDIA H200 on node, measured 2026-11-21T13:50:00Z", "8 x NVIDIA H200 on …"
+std::string describe_machine(const MachineFile& file);
+
+// Of models planned for it: bf16 on a CUDA card that has a rate for it, else f32.
+DataType usual_type(const MachineFile& file);
+
 }  // namespace stowage
