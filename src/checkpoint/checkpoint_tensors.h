@@ -1,4 +1,5 @@
-// Where values lie in tensors.bin.
+// Layout of a checkpoint on disk: the places of values in tensors.bin, and the names in a folder of
+// checkpoints.
 #pragma once
 
 #include <algorithm>
@@ -14,12 +15,12 @@
 namespace stowage {
 
 inline constexpr Bytes checkpoint_alignment = 64;
-inline constexpr Bytes checkpoint_piece = Bytes{4}
-                                          << 20;  // read and written at once; a multiple of the above
+// Bytes that are read and written at once; a multiple of checkpoint_alignment.
+inline constexpr Bytes checkpoint_piece = Bytes{4} << 20;
 
-// Nothing where it overflows.
+// Returns nullopt on overflow.
 std::optional<Bytes> value_bytes(DataType type, std::span<const std::int64_t> shape);
-// Of the tensor behind; nothing where no file reaches so far.
+// Returns the offset of the next tensor, or nullopt if it is beyond any file.
 std::optional<Bytes> next_offset(const CheckpointTensor& tensor);
 
 // Calls work(offset, bytes) for the parts of a value, in order.
@@ -29,7 +30,6 @@ void for_each_piece(Bytes bytes, Work work) {
     work(offset, std::min(checkpoint_piece, bytes - offset));
 }
 
-// Names in a folder of checkpoints.
 inline constexpr std::string_view checkpoint_prefix = "step-";
 inline constexpr std::string_view writing_prefix = ".writing-";
 inline constexpr std::string_view removing_prefix = ".removing-";
@@ -39,7 +39,7 @@ inline constexpr std::string_view tensors_file = "/tensors.bin";
 
 std::string checkpoint_name(std::uint64_t step);  // "step-000000000120"
 
-// Of such a name, with any number of digits; nothing for any other.
+// Returns the step in such a name, which may have any number of digits; nullopt for any other name.
 std::optional<std::uint64_t> step_named(std::string_view name);
 
 }  // namespace stowage

@@ -1,12 +1,12 @@
-// Memory of a CUDA device: what is allocated, and where every address belongs.
+// Memory of a CUDA device: allocates, and finds the allocation of every address.
 //
-// Device memory comes from the driver's virtual memory management where that is there (each allocation a
-// whole number of granules, given back to the card at once), else from cudaMalloc. Where the driver has no
-// virtual ranges, `reserve` throws InvalidInput. A call that fails has changed nothing, but for `unreserve`
-// and `release`, which can be repeated and then go on where they stopped.
+// Device memory comes from the driver's virtual memory management if there is one (each allocation a whole
+// number of granules, given back to the card at once), else from cudaMalloc. Without it `reserve` throws
+// InvalidInput. A call that fails has changed nothing, except `unreserve` and `release`, which can be
+// repeated and then continue where they stopped.
 //
-// Thread-safe, with the device current. Calls that change something take turns, and hold no lock that `find`
-// takes while the driver works: a copy or a launch does not wait for memory to be mapped.
+// Thread-safe; requires that the device is current. Calls that change something take turns, and hold no lock
+// of `find` while the driver works: a copy or a launch does not wait for memory to be mapped.
 #pragma once
 
 #include <cstddef>
@@ -29,15 +29,15 @@ namespace stowage::cuda {
 
 // Host memory of exact size: anonymous pages near the device, page-locked where CUDA registers them.
 
-// Zeroed, by the kernel alone. Huge pages are advised. `binder` may not know a near node: then pages go where
-// the kernel puts them. They come when they are touched. munmap gives them back. Throws OutOfMemory.
+// Maps zeroed pages, with huge pages advised. Pages are allocated on first touch, on `binder`'s node if it
+// has one. The caller unmaps them by munmap. Throws OutOfMemory.
 void* map_pageable(Bytes bytes, const MemoryBinder& binder, const Doing& doing);
 
-// The same, faulted in by parallel loops and page-locked. Throws OutOfMemory when the host has no more or
-// CUDA may not lock more, DeviceError.
+// As map_pageable, but faulted in by parallel loops and page-locked. Throws OutOfMemory if the host has no
+// more or CUDA may not lock more, and DeviceError.
 void* pin(Bytes bytes, const MemoryBinder& binder, const Doing& doing);
 
-// The work on it is done. When this throws, the memory is still there.
+// Requires that all work on the memory is done. If this throws, the memory is still there.
 void unpin(void* address, Bytes bytes, const Doing& doing);
 
 class Memory {
@@ -70,7 +70,7 @@ class Memory {
     std::uint64_t number = 0;  // the how-manieth allocation of this device, from 1
     bool is_present = false;   // what was asked for is mapped, as far as it lies in the allocation
   };
-  // The allocation that holds `address`, and whether `bytes` from there on can be touched.
+  // Returns the allocation that holds `address`, and whether `bytes` from there on can be touched.
   std::optional<Found> find(const void* address, Bytes bytes = 1) const STOWAGE_EXCLUDES(table_);
   // Physical bytes of the card in all allocations and ranges.
   Bytes held() const STOWAGE_EXCLUDES(table_);
@@ -103,7 +103,7 @@ class Memory {
       STOWAGE_EXCLUDES(table_);
   void abandon(Allocation& allocation) noexcept STOWAGE_REQUIRES(changes_);
 
-  // Until `changes_` is given up nobody else changes what they return.
+  // The returned allocations do not change while the caller holds `changes_`.
   Allocation& plain_at(MemoryKind kind, const void* address, std::string_view call) STOWAGE_REQUIRES(changes_)
       STOWAGE_EXCLUDES(table_);
   Allocation& range_at(const void* address, std::string_view call) STOWAGE_REQUIRES(changes_)

@@ -1,8 +1,8 @@
-// AccessHistory: for every byte of one allocation, its last writer, its readers since, and whether
-// its value is defined. Pure data: no threads, no memory behind it.
+// AccessHistory: keeps for every byte of one allocation its last writer, its readers since, and whether its
+// value is defined. Pure data: no threads, no memory behind it.
 //
-// Kept as sorted segments that tile [0, bytes), with their readers in lists from a shared pool. Both
-// keep their capacity, so that a periodic program soon allocates nothing.
+// Sorted segments tile [0, bytes); their readers are lists from a shared pool. Both keep their capacity, so
+// that a periodic program soon allocates nothing.
 #pragma once
 
 #include <algorithm>
@@ -43,7 +43,7 @@ class VectorClock {
 
 enum class WorkKind : std::uint8_t { launch, copy, discard };
 
-// One operation as the history remembers it. `tick` 0: none.
+// An operation as the history remembers it. `tick` 0: none.
 struct Stamp {
   const std::string* name = nullptr;  // interned, outlives the history
   std::uint64_t tick = 0;
@@ -66,7 +66,7 @@ struct UndefinedBytes {
   Stamp since;  // the discard (or the copy of undefined bytes); tick 0: since the allocation
 };
 
-// Reader lists of all histories of a device: nodes by index, recycled.
+// Pool of the reader lists of all histories of a device: nodes by index, recycled.
 class ReaderPool {
  public:
   static constexpr std::uint32_t none = ~0u;
@@ -77,7 +77,7 @@ class ReaderPool {
   std::uint32_t push(const Stamp& stamp, std::uint32_t list);  // the longer list
   std::uint32_t copy(std::uint32_t list);
   void release(std::uint32_t list);
-  // The list less what `clock` covers.
+  // Removes the stamps that `clock` covers and returns the rest of the list.
   std::uint32_t without_covered(std::uint32_t list, const VectorClock& clock);
   std::size_t nodes() const { return nodes_.size(); }  // in use and free
 
@@ -99,8 +99,8 @@ class AccessHistory {
   // Forgets what happened to part of the range.
   void forget(Bytes begin, Bytes end, bool defined) { write(begin, end, Stamp{}, defined); }
 
-  // All ranges below are half-open, not empty, and inside [0, bytes).
-  // A write needs every reader and the writer of each byte before it; a read needs the writer.
+  // Requires half-open ranges, not empty and inside [0, bytes), here and below. A write must come after every
+  // reader and the writer of each byte; a read after the writer.
   std::optional<Conflict> find_unordered(Bytes begin, Bytes end, AccessMode mode,
                                          const VectorClock& clock) const;
   std::optional<UndefinedBytes> find_undefined(Bytes begin, Bytes end) const;

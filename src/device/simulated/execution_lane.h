@@ -1,4 +1,4 @@
-// ExecutionLane: who runs a lane's tasks: a worker thread, or the caller at once in virtual time.
+// ExecutionLane: runs a lane's tasks on a worker thread, or on the caller at once in virtual time.
 #pragma once
 
 #include <memory>
@@ -17,7 +17,7 @@ class LaneQueue {
   static constexpr std::size_t initial_capacity = 4096;  // more than a step has, so that it rarely grows
   LaneQueue() : ring_(initial_capacity) {}
   void push(const Task& task);
-  // Blocks for the next task; nothing once the queue is closed and empty.
+  // Blocks for the next task; returns nullopt once the queue is closed and empty.
   std::optional<Task> pop();
   void close();
 
@@ -35,7 +35,7 @@ class LaneQueue {
 class ExecutionLane {
  public:
   virtual ~ExecutionLane() = default;  // after the tasks that were submitted
-  // In order; one caller at a time.
+  // Runs tasks in order of the calls. One caller at a time.
   virtual void submit(const Task& task) = 0;
 };
 

@@ -1,7 +1,7 @@
-// LaneRunner: what one lane does with its tasks, and its clock. One thread at a time.
+// LaneRunner: performs the tasks of one lane, and keeps its clock. Used by a single thread at a time.
 //
-// A failed lane skips launches, copies and poisoning, still waits and meets, and passes its failure on with
-// what it records, until a record with `clears`. Its clock:
+// A failed lane skips launches, copies and poisoning, but still waits and meets. It passes its failure on
+// with its records, until a record with `clears`. The clock:
 //   virtual_time  start = max(own time, enqueued, awaited); end = start + modelled seconds, or what a
 //                 meeting says
 //   modelled      the same for copies, which then sleep until their end: oversleeping one does not

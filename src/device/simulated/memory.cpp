@@ -14,7 +14,7 @@ namespace {
 constexpr Bytes quarantine_bytes = 1_MiB;
 constexpr std::size_t holders_shown = 8;
 
-// Null when the host has no more.
+// Returns null if the host has no more.
 std::byte* map_pages(void* where, Bytes bytes, int protection, int flags) {
   void* const base = mmap(where, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
   return base == MAP_FAILED ? nullptr : static_cast<std::byte*>(base);
