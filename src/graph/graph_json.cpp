@@ -18,7 +18,7 @@ constexpr std::string_view format_name = "stowage-graph";
 // Version 2 knows measured times ("seconds" of an op), version 3 slices too ("whole" and "first_row" of a
 // tensor), version 4 gradient groups and ranks too ("first_element" of a tensor, "peer_bytes" of an op),
 // version 5 frozen parameters ("trained" of a tensor), "replayable" and "computes_in" of an op, "samples" and
-// "tokens". A graph is written as the lowest version that knows all that it has.
+// "tokens". A graph is written in the lowest version that has all its features.
 constexpr std::int64_t format_version = 1;
 constexpr std::int64_t timed_version = 2;
 constexpr std::int64_t sliced_version = 3;

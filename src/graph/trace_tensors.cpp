@@ -113,7 +113,7 @@ void TraceTensors::set_gradient(const JsonField& of, TensorId gradient) {
   gradients_[parameter] = gradient;
 }
 
-// Whether a value that an op must make has not been made so far.
+// Whether an op must still write the value.
 bool TraceTensors::is_missing(TensorId id) const {
   const TensorKind kind = graph_.tensors[id].kind;
   return !lasts(kind) && kind != TensorKind::input && producers_[id] == no_id;

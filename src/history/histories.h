@@ -1,4 +1,5 @@
-// Recorded histories of allocators: JSON Lines, described with an example in docs/history.md.
+// Readers of recorded histories of allocators: Stowage's own JSON Lines, described with an example in
+// docs/history.md, and three other formats.
 #pragma once
 
 #include <string>
@@ -8,11 +9,11 @@
 
 namespace stowage {
 
-// Whether `text` begins as a history does: with an object whose first member is "stowage_history".
+// Whether `text` begins like a history: with an object whose first member is "stowage_history".
 bool is_history(std::string_view text);
 
-// Treats its text as hostile: InvalidInput that names `file`, line and field and says what to do, never
-// worse.
+// Parsers treat their text as hostile: the only failure is InvalidInput that names `file` and the place in it
+// (line or field) and says what to do.
 AllocationTrace parse_history(std::string_view text, const std::string& file);
 
 std::string to_history(const AllocationTrace& trace);
@@ -26,23 +27,21 @@ std::string history_free(std::uint64_t sequence, std::uint64_t id);
 
 // The text that CachingAllocator::history_json writes.
 
-// Whether `text` begins as that does: with an object whose first member is "version".
+// Whether `text` begins like one: with an object whose first member is "version".
 bool is_allocator_history(std::string_view text);
 
-// Allocations and releases; other events are passed over. A stream in a pool counts as a stream of its own.
-// Releases of what was allocated before the oldest event are passed over. Treats its text as hostile:
-// InvalidInput that names `file` and field and says what to do, never worse.
+// Reads allocations and releases; other events are passed over, and so are releases of memory from before the
+// oldest event. A stream in a pool counts as a stream of its own.
 AllocationTrace parse_allocator_history(std::string_view text, const std::string& file);
 
 // The text that `stowage run --record` writes (docs/interposer.md).
 
-// Whether `text` begins as such a record does.
+// Whether `text` begins like such a record.
 bool is_call_record(std::string_view text);
 
-// The allocations and frees of device memory, what went to the host in its place included: of one process on
-// one card, since an allocator serves no more. An unfinished last line, as of a process that was killed, is
-// passed over. Treats its text as hostile: InvalidInput that names `file` and line and says what to do, never
-// worse.
+// Reads the allocations and frees of device memory, including allocations that went to the host instead. The
+// record must be of one process on one card, since an allocator serves no more. An unfinished last line, as
+// of a killed process, is passed over.
 AllocationTrace parse_call_record(std::string_view text, const std::string& file);
 
 // The log of RMM's logging_resource_adaptor.
@@ -50,9 +49,8 @@ AllocationTrace parse_call_record(std::string_view text, const std::string& file
 // Whether `text` begins with that log's columns.
 bool is_rmm_log(std::string_view text);
 
-// Thread,Time,Action,Pointer,Size,Stream: allocations and releases in the order of the lines. What RMM could
-// not allocate, requests of no bytes and releases of what was allocated before the log begins are passed
-// over. Treats its text as hostile: InvalidInput that names `file` and line and says what to do, never worse.
+// Reads lines of Thread,Time,Action,Pointer,Size,Stream: allocations and releases in order. Failed
+// allocations, requests of no bytes, and releases of memory from before the log are passed over.
 AllocationTrace parse_rmm_log(std::string_view text, const std::string& file);
 
 }  // namespace stowage

@@ -13,7 +13,8 @@
 namespace stowage {
 namespace {
 
-// A relative path is none, as the XDG Base Directory Specification says.
+// Returns the variable's path; empty if it is relative, since the XDG Base Directory Specification ignores
+// relative paths.
 std::filesystem::path absolute_in(const char* variable) {
   const char* const text = std::getenv(variable);
   const std::filesystem::path path = text == nullptr ? "" : text;

@@ -53,7 +53,8 @@ void require_divisible(const Checker& checker, const ModelSizes& sizes) {
                   fmt::format("rank is {} of {} ranks; ranks count from 0", sizes.rank, sizes.ranks));
 }
 
-// 32 bytes for each parameter, 40 activations of a layer's width, all logits, and what attention draws for.
+// Estimates from above: 32 bytes for each parameter, 40 activations of a layer's width, all logits, and
+// a byte for each of attention's probabilities.
 void require_bounded(const Checker& checker, const ModelSizes& sizes) {
   const auto number = [](std::int64_t value) { return static_cast<double>(value); };
   const double width = number(sizes.width), layers = number(sizes.layers), heads = number(sizes.heads);

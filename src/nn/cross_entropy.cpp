@@ -39,8 +39,8 @@ Value cross_entropy(GraphBuilder& builder, std::string name, Value logits, Value
 
 namespace {
 
-// The chunk's logits, and sums of the gradients of weight and bias where a narrow type would round them once
-// per chunk.
+// Bytes for the chunk's logits, and for sums of the gradients of weight and bias if a narrow type would round
+// them once per chunk.
 Bytes workspace_bytes(const GraphBuilder& builder, Value weight, std::int64_t vocabulary, std::int64_t tokens,
                       std::int64_t chunk, bool has_bias) {
   const Bytes logits = static_cast<Bytes>(chunk * vocabulary) * size_of(builder.work_type());

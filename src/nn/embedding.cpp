@@ -44,7 +44,7 @@ Value embedding(GraphBuilder& builder, std::string name, Value tokens, Value tab
       b.add_gradient(positions, dpositions, true);
     }
   };
-  // Only the rows of the tokens are read, not the whole table.
+  // An embedding reads the rows of the tokens, not the whole table.
   OpCost cost{positions ? elements(builder, y) : 0.0, token_bytes + touched * (positions ? 3 : 2)};
   builder.op({name, "embedding", std::move(attributes), std::move(reads), {y}, {}, cost}, backward);
   return y;
@@ -58,7 +58,7 @@ Value first_token(GraphBuilder& builder, std::string name, Value x, std::int64_t
   Value y = builder.activation(name, {tokens / sequence, builder.tensor(x).shape[1]});
   const std::string full = builder.tensor(y).name;
   const Attributes attributes{{"sequence", sequence}};
-  // Of x only the rows that are taken are read.
+  // The op reads only the rows of x that it takes.
   const double row_bytes = elements(builder, y) * static_cast<double>(size_of(builder.work_type()));
   auto backward = [=](GraphBuilder& b, const std::vector<Value>& gradients) {
     Value dx = b.gradient_like(x);

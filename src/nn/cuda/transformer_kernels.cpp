@@ -1,4 +1,4 @@
-// Forward and backward of a Transformer: how the adapters call the card's kernels.
+// Forward and backward of a Transformer: the adapters' calls of the card's kernels.
 #include "src/nn/transformer_adapters.h"
 
 #include "kernels/cuda/attention.h"

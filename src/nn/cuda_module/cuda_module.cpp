@@ -1,4 +1,4 @@
-// What libstowage_cuda.so exports.
+// Exports of libstowage_cuda.so.
 #include "kernels/cuda/attention.h"
 #include "src/device/backend_module.h"
 #include "src/device/cuda/cuda_device.h"
@@ -6,7 +6,7 @@
 
 namespace {
 
-// A wrong choice of attention is told before any work.
+// Refuses a wrong choice of attention before any work.
 std::unique_ptr<stowage::Device> open(const stowage::CudaOptions& options) {
   stowage::cuda::attention_choice();
   return stowage::cuda::open_device(options);
