@@ -1,4 +1,4 @@
-// Blocks that have their places, and the gaps between them.
+// Placed blocks, and the gaps between them.
 #pragma once
 
 #include <cstdint>
@@ -11,20 +11,20 @@ namespace stowage::placement {
 
 enum class Fit : std::uint8_t { first, best };
 
-// Placed blocks, by windows of time.
+// Keeps placed blocks by windows of time.
 class PlacedBlocks {
  public:
-  // Windows for these blocks; none of them is placed yet.
+  // Makes the windows for these blocks; no block is placed yet.
   explicit PlacedBlocks(std::span<const Block> blocks);
 
   void clear();
   void add(const Block& block, Bytes offset);
-  // The lowest gap (Fit::first) or the tightest one (Fit::best, the lowest of equals) between the placed
-  // blocks that are live together with `block`.
+  // Returns the lowest gap (Fit::first) or the tightest gap (Fit::best, the lowest of equals) between the
+  // placed blocks that are live together with `block`.
   Bytes find_gap(const Block& block, Fit fit);
-  // The same, faster, where no placed block starts later. Forgets those that have ended.
+  // As find_gap, but faster. Requires that no placed block starts later; forgets blocks that have ended.
   Bytes find_gap_of_latest(const Block& block, Fit fit);
-  // Blocks that have been looked at so far, about: the work it has done.
+  // Measures the work: roughly the number of blocks looked at so far.
   std::uint64_t looks() const { return looks_; }
 
  private:
@@ -38,7 +38,7 @@ class PlacedBlocks {
 
   static bool is_lower(const Placed& a, const Placed& b) { return a.offset < b.offset; }
   static Bytes gap_between(const Window& placed, const Block& block, Fit fit);
-  // All placed blocks that are live together with this one, and more, by offset.
+  // Returns the placed blocks that are live together with this one, and others, by offset.
   const Window& around(const Block& block);
   void sort_in_added();
 

@@ -8,7 +8,7 @@
 namespace stowage {
 namespace {
 
-// Bounds of the brief placement. A branching costs about a microsecond for 25 items, ten for 300.
+// Limits of the brief placement. A branching costs about a microsecond for 25 items, ten for 300.
 constexpr std::uint64_t brief_looks = 40'000'000;
 constexpr std::size_t most_searched = 512;
 constexpr std::uint64_t long_work = 4'000'000;

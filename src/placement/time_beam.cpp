@@ -23,14 +23,14 @@ std::uint64_t key_of(Bytes begin, std::int64_t last) {
   return key ^ (key >> 29U);
 }
 
-// What one item's choice of place was, and of which partial placement.
+// One item's chosen place, and the choice before it in its partial placement.
 struct Node {
   std::int32_t parent = -1;
   std::uint32_t item = 0;
   Bytes offset = 0;
 };
 
-// A partial placement: what is live, by rising addresses.
+// A partial placement: the live items, by rising addresses.
 struct Partial {
   std::vector<Stay> live;
   double score = 0;
@@ -44,12 +44,12 @@ struct Candidate {
   Bytes offset = 0;
   double beside_below = 0, beside_above = 0;
 };
-// Keys that were added since it was cleared.
+// A set of keys that is cleared quickly.
 class KeySet {
  public:
   explicit KeySet(std::size_t most) : slots_(std::bit_ceil(4 * most)) {}  // keys at a time
   void clear() { ++round_; }
-  // Whether it is new.
+  // Adds the key; returns whether it is new.
   bool add(std::uint64_t key) {
     const std::size_t slots = slots_.size();
     for (std::size_t at = key % slots;; at = (at + 1) % slots) {
@@ -69,7 +69,7 @@ class KeySet {
   std::uint64_t round_ = 1;
 };
 
-// Its score, and which candidate it is.
+// A candidate's score and index.
 using Ranked = std::pair<double, std::size_t>;
 
 class TimeBeam {
@@ -110,7 +110,8 @@ class TimeBeam {
 
  private:
   static std::size_t at(std::int32_t node) { return static_cast<std::size_t>(node); }
-  // More is carried along to where placements may go on as before, for that is not far.
+  // Returns the width at a turn: more placements are carried along outside of repeats and in their first
+  // periods, until placements may repeat, which is not far.
   std::size_t width_at(std::size_t turn) const {
     const Repeat* stretch = turns_.stretch_at(turn);
     const bool within = stretch != nullptr && turn >= stretch->begin + periods_apart * stretch->period &&
@@ -118,7 +119,7 @@ class TimeBeam {
     return within ? options_.width : wide_;
   }
 
-  // What was carried along before a turn.
+  // The partial placements that were carried along before a turn.
   struct Stop {
     std::size_t turn = 0;
     std::size_t searched = 0;  // turns so far, without those that went as before
@@ -128,8 +129,8 @@ class TimeBeam {
     if (stops_.empty() || stops_.back().turn < turn) stops_.push_back({turn, searched_, partials_});
   }
 
-  // Nothing carried along holds the item of this turn: so from some turns before it more is carried along,
-  // and where that is not enough, yet more from yet earlier.
+  // Goes back because no partial placement has room for this turn's item: more placements are carried along
+  // from some turns before it, and if that is not enough, still more from still earlier.
   bool go_back(std::size_t& turn) {
     tries_ = turn <= failed_ ? tries_ + 1 : 1;
     const std::size_t not_searched = turn - searched_;
@@ -147,9 +148,8 @@ class TimeBeam {
     return true;
   }
 
-  // Where items repeat, those placements go on as they did before that stand as they stood some periods
-  // before. Returns the turn from which to search again: some periods before items stop to repeat, for what
-  // comes then.
+  // In a repeat, continues without a search the placements that stand as they stood some periods before.
+  // Returns the turn from which to search again: some periods before the repeat ends.
   std::size_t repeat(std::size_t turn) {
     const Repeat* stretch = turns_.stretch_at(turn);
     if (stretch == nullptr || (turn - stretch->begin) % stretch->period != 0) return turn;
@@ -160,7 +160,8 @@ class TimeBeam {
       const std::size_t cycles = (stretch->end - turn) / cycle;
       if (cycles <= searched_cycles) continue;
       const Cycles ahead{cycle, cycles - searched_cycles, turns_.shift(seen_[i].turn, turn)};
-      if (ahead.shift > 0 && go_on(seen_[i].partials, turn, ahead)) return turn + ahead.length * ahead.count;
+      if (ahead.shift > 0 && continue_cycle(seen_[i].partials, turn, ahead))
+        return turn + ahead.length * ahead.count;
     }
     if (seen_.size() == most_seen) seen_.erase(seen_.begin());
     seen_.push_back({turn, searched_, partials_});
@@ -170,9 +171,9 @@ class TimeBeam {
     std::size_t length = 0, count = 0;  // turns, and how many of these
     std::int64_t shift = 0;             // positions of one
   };
-  // Of the placements that are carried along the best that stand as they stood one cycle before. False where
-  // none does.
-  bool go_on(const std::vector<Partial>& before, std::size_t turn, const Cycles& ahead) {
+  // Continues the best of the placements that stand as they stood one cycle before. Returns false if there is
+  // none.
+  bool continue_cycle(const std::vector<Partial>& before, std::size_t turn, const Cycles& ahead) {
     next_.clear();
     if (nodes_.size() > 2 * most_work_) return false;
     for (const Partial& partial : partials_) {
@@ -191,8 +192,8 @@ class TimeBeam {
     find_first_end();
     return true;
   }
-  // Whether the same bytes are live, for as long or up to the same position. What ends at that one is in the
-  // way of nothing that is placed as before, for it was not before.
+  // Whether the same bytes are live, for as long or up to the same position. A stay that ends at the same
+  // position does not collide with items that are placed as before, since it did not then.
   static bool stands_as(const Partial& now, const Partial& before, std::int64_t shift) {
     return std::equal(now.live.begin(), now.live.end(), before.live.begin(), before.live.end(),
                       [&](const Stay& a, const Stay& b) {
@@ -214,7 +215,7 @@ class TimeBeam {
       if (partial.live[i].last != before.live[i].last) partial.live[i].last += moved;
     judge(partial);
   }
-  // Sets what follows from what is live.
+  // Computes score and key from the live items.
   void judge(Partial& partial) const {
     partial.score = 0;
     partial.key = 0;
@@ -237,7 +238,7 @@ class TimeBeam {
     return true;
   }
 
-  // All partial placements have the same items live.
+  // One partial placement is enough to look at: all have the same items live.
   void find_first_end() {
     first_end_ = std::numeric_limits<std::int64_t>::max();
     for (const Stay& stay : partials_.front().live) first_end_ = std::min(first_end_, stay.last);
@@ -295,7 +296,7 @@ class TimeBeam {
       }
     }
   }
-  // At the bottom of a gap, where `lowest` is, and at its top, which is `end`.
+  // Adds the candidates at the bottom of a gap, where `lowest` is, and at its top, `end`.
   void add_candidates(std::size_t p, std::size_t next, const Stay& lowest, Bytes end) {
     const Partial& partial = partials_[p];
     const Stay* below = next > 0 ? &partial.live[next - 1] : nullptr;
@@ -315,7 +316,7 @@ class TimeBeam {
     if (end - lowest.begin > size) add(end - size);
   }
 
-  // The best that are not sorted yet, behind those that are; returns how many are then.
+  // Sorts the best unsorted candidates behind the `sorted` ones; returns how many are sorted then.
   std::size_t sort_more(std::size_t sorted) {
     const auto better = [](const Ranked& a, const Ranked& b) {
       return a.first != b.first ? a.first > b.first : a.second < b.second;
@@ -327,7 +328,7 @@ class TimeBeam {
     std::sort(from, to, better);
     return end;
   }
-  // Of several with the same bytes live the best.
+  // Keeps the best candidates, one for each set of live bytes.
   void keep_best(std::uint32_t id) {
     constexpr std::size_t spare = 3;  // those with the same bytes live
     const Bytes size = align_up(items_[id].bytes, options_.alignment);

@@ -12,7 +12,7 @@
 namespace stowage::placement {
 namespace {
 
-// An item comes or goes. What goes does so before what comes at the same time.
+// An item comes or goes. At equal times items go before others come.
 struct Change {
   std::int64_t position = 0;
   bool comes = false;
@@ -32,7 +32,7 @@ std::vector<Change> changes_of(std::span<const PlacementItem> items) {
   return changes;
 }
 
-// The orders: by size, by area, by what lies between and beyond, and by duration.
+// An order, by a product of powers: size, area, values between and beyond, and duration.
 struct Power {
   double of_size = 1, of_duration = 0;
 };

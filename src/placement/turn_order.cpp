@@ -13,7 +13,7 @@ constexpr std::size_t window = 4;
 constexpr std::size_t most_periods = 8;
 constexpr std::size_t least_periods = 4;  // of a stretch
 
-// How far each window is behind its last occurrence: the distances that occur most.
+// Returns the most frequent distances between windows of equal elements.
 std::vector<std::size_t> frequent_distances(std::span<const std::uint32_t> sequence) {
   std::map<std::array<std::uint32_t, window>, std::size_t> last;
   std::map<std::size_t, std::size_t> counts;
@@ -69,7 +69,7 @@ TurnOrder::TurnOrder(std::span<const PlacementItem> items) : items_(items), orde
   repeats_ = find_repeats(kinds());
 }
 
-// By turn: the same number where items are alike.
+// Returns a number for each turn, equal where items are alike.
 std::vector<std::uint32_t> TurnOrder::kinds() const {
   std::map<std::tuple<Bytes, std::int64_t, std::int64_t>, std::uint32_t> known;
   std::vector<std::uint32_t> kinds;

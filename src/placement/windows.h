@@ -1,4 +1,4 @@
-// The time axis, cut into windows that hold about as many blocks each.
+// The time axis, cut into windows that hold about equally many blocks.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace stowage::placement {
 
-// An item with what the orders sort by.
+// An item with the values that the orders sort by.
 struct Block {
   std::int64_t first = 0;
   std::int64_t last = 0;
@@ -22,7 +22,7 @@ struct Block {
   double area() const { return duration() * static_cast<double>(aligned); }
 };
 
-// One for each item, in their order, without the pressure.
+// Returns a block for each item, in order, without the pressure.
 inline std::vector<Block> to_blocks(std::span<const PlacementItem> items, Bytes alignment) {
   std::vector<Block> blocks;
   blocks.reserve(items.size());
@@ -32,16 +32,17 @@ inline std::vector<Block> to_blocks(std::span<const PlacementItem> items, Bytes 
   return blocks;
 }
 
-// A window holds some 64 starts of blocks, or as many as blocks cross its border if those are more: so a
-// short block meets few others of its window that are not live together with it. Few blocks have one window.
+// A window holds about 64 starts of blocks, or as many as blocks cross its border, if that is more. A short
+// block's window thus has few blocks that are not live together with it. Few blocks make one window.
 class Windows {
  public:
   explicit Windows(std::span<const Block> blocks);
 
   std::size_t count() const { return begins_.size() + 1; }
-  // The window that a position lies in.
+  // Returns the window of a position.
   std::size_t at(std::int64_t position) const;
-  // Whether a block that starts at `first` starts before window `w`, which is not the first one.
+  // Whether a block that starts at `first` starts before window `w`. Requires that `w` is not the first
+  // window.
   bool starts_before(std::int64_t first, std::size_t w) const { return first < begins_[w - 1]; }
 
  private:
