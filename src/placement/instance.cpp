@@ -24,8 +24,8 @@ class Axis {
       starts[at(items[i].first)] = true;
       ends[at(items[i].last)] = true;
     }
-    // A section lies between two positions if an item starts at the first and one ends at the second: no more
-    // items are live shortly before or after.
+    // A section lies between two adjacent positions if an item starts at the first and one ends at the
+    // second: no more items are live shortly before or after.
     section_.assign(positions_.size(), 0);
     for (std::size_t p = 0; p + 1 < positions_.size(); ++p) {
       section_[p + 1] = section_[p] + (starts[p] && ends[p + 1] ? 1 : 0);

@@ -7,7 +7,7 @@
 namespace stowage {
 namespace {
 
-// A piece begins with whether it is the last.
+// The first byte of a piece tells whether it is the last one.
 constexpr char last = '.', more = '+';
 constexpr std::size_t most_piece = most_call_bytes - 1;
 

@@ -28,7 +28,7 @@ void read_merges(std::string_view text, const std::string& name, BytePairParts& 
   });
 }
 
-// Special tokens stand in the vocabulary like any other; what sets them apart is that no merge makes them.
+// Returns the special tokens. They stand in the vocabulary like any other token, but no merge makes them.
 std::vector<AddedToken> special_tokens_in(const BytePairParts& parts) {
   std::vector<AddedToken> found;
   for (const std::string_view text : special_texts()) {

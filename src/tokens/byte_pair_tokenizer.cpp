@@ -45,7 +45,7 @@ class BytePairTokenizer : public AddingTokenizer {
 
  protected:
   void append_ids(std::string_view text, std::vector<std::int32_t>& ids) const override {
-    // Where the ids of a piece are that came before.
+    // The ids of a piece that came before, as a range of `ids`.
     struct Range {
       std::size_t begin = 0;
       std::size_t end = 0;

@@ -24,7 +24,7 @@ struct CountedPiece {
   std::uint64_t count = 0;
 };
 
-// The text's different pieces, as ids of bytes, in the order in which they come first.
+// Returns the text's distinct pieces, as ids of bytes, in order of their first occurrence.
 std::vector<CountedPiece> count_pieces(std::string_view text) {
   std::array<std::int32_t, 256> byte_ids;
   for (std::size_t id = 0; id < byte_ids.size(); ++id)
@@ -48,7 +48,7 @@ std::vector<CountedPiece> count_pieces(std::string_view text) {
   return pieces;
 }
 
-// How often each pair of neighbours occurs, kept up to date merge by merge, and the most frequent one.
+// Counts of each pair of neighbours, updated merge by merge, and the most frequent pair.
 class PairCounts {
  public:
   explicit PairCounts(std::vector<CountedPiece> pieces) : pieces_(std::move(pieces)) {
@@ -61,7 +61,7 @@ class PairCounts {
     push_touched();
   }
 
-  // Takes the pair that is merged next off the queue; nothing where none occurs often enough.
+  // Takes the next pair to merge off the queue; nullopt if no pair occurs often enough.
   std::optional<TokenPair> next() {
     while (!queue_.empty()) {
       const Entry entry = queue_.top();
@@ -80,7 +80,7 @@ class PairCounts {
       merge_in(pieces_[place].tokens, pair, made);
       for_each_pair(place, [&](TokenPair now) {
         pairs_[now].count += pieces_[place].count;
-        // All others were there before, and do not occur more often now.
+        // Only pairs with the new token can occur more often than before.
         if (now.first == made || now.second == made) note(now, place);
       });
     }
@@ -92,7 +92,7 @@ class PairCounts {
     std::uint64_t count = 0;
     std::vector<std::size_t> pieces;  // those that may hold it
   };
-  // May be out of date, but is never below the pair's count when nothing has been pushed for it since.
+  // An entry may be out of date, but the pair's latest entry is never below its count.
   struct Entry {
     std::uint64_t count = 0;
     TokenPair pair;

@@ -9,7 +9,7 @@
 namespace stowage {
 namespace {
 
-// The length of the contraction that `rest` begins with; 0 where there is none.
+// Returns the length of the contraction that `rest` begins with; 0 if there is none.
 std::size_t contraction(std::string_view rest) {
   static constexpr std::array<std::string_view, 7> endings{"'s", "'t", "'re", "'ve", "'m", "'ll", "'d"};
   for (const std::string_view ending : endings) {
@@ -18,7 +18,7 @@ std::size_t contraction(std::string_view rest) {
   return 0;
 }
 
-// Where the run of characters of one class that begins at `begin` ends, and where its last character begins.
+// A run of characters of one class, with the beginning of its last character.
 struct Run {
   CharacterClass kind = CharacterClass::other;
   std::size_t last = 0;
@@ -66,7 +66,7 @@ std::size_t end_of_piece(std::string_view text, std::size_t begin) {
     if (run.kind != CharacterClass::space) return run.end;
   }
   const Run run = run_at(text, begin);
-  // White space before a word leaves its last character to the word, if there is more of it.
+  // White space of several characters leaves its last one to the word behind it.
   if (run.kind == CharacterClass::space && run.end < text.size() && run.last > begin) return run.last;
   return run.end;
 }
@@ -98,7 +98,7 @@ std::string spelled(std::string_view bytes) {
 }
 
 std::optional<std::string> unspelled(std::string_view letters) {
-  // The bytes of letters from U+0100 on.
+  // The bytes whose letters are U+0100 and up.
   static const std::string stand_ins = [] {
     std::string bytes;
     for (int byte = 0; byte < 256; ++byte)

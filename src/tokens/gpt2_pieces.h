@@ -12,7 +12,8 @@
 
 namespace stowage {
 
-// Where the piece that begins at `begin` ends. Bytes that are no UTF-8 are of the class [^\s\p{L}\p{N}].
+// Returns the end of the piece that begins at `begin`. Bytes that are no UTF-8 are of the class
+// [^\s\p{L}\p{N}].
 std::size_t end_of_piece(std::string_view text, std::size_t begin);
 
 template <class Take>
@@ -31,7 +32,7 @@ void for_each_piece(std::string_view text, Take&& take) {
 const std::array<std::string, 256>& byte_letters();
 
 std::string spelled(std::string_view bytes);
-// The bytes that `letters` spell; nothing where one of them is no byte's letter.
+// Returns the bytes that `letters` spell; nullopt if a letter is no byte's.
 std::optional<std::string> unspelled(std::string_view letters);
 
 // The bytes in the order of their letters: ids 0 to 255 of GPT-2's vocabulary.

@@ -41,7 +41,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The paths that a shell's pattern stands for; none where nothing is there.
+// Returns the paths that match a shell's pattern.
 std::vector<std::string> paths_like(const std::string& pattern) {
   ::glob_t found{};
   std::vector<std::string> paths;
@@ -132,7 +132,7 @@ void TokenShards::sample(std::uint64_t epoch, std::uint64_t index, std::span<std
         fmt::format("a sample has {} tokens and as many targets; give room for these", sampling_.sequence));
   const std::uint64_t place =
       sampling_.shuffled ? permuted(index, samples_per_epoch(), sampling_.seed, epoch) : index;
-  // The last shard that begins at or before it; of those without samples none.
+  // The sample's shard is the last one that begins at or before it, which skips shards without samples.
   const auto behind = std::upper_bound(first_samples_.begin(), first_samples_.end(), place);
   const auto shard = static_cast<std::size_t>(behind - first_samples_.begin()) - 1;
   const auto first = static_cast<std::int64_t>(place - first_samples_[shard]) * sampling_.sequence;
