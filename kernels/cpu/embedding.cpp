@@ -39,7 +39,7 @@ void sum_of_rows(std::int64_t width, const T* a, const T* b, T* y) {
   for (std::int64_t i = 0; i < width; ++i) y[i] = rounded<T>(wide(a[i]) + wide(b[i]));
 }
 
-// The table's gradient, in some of its columns, where T is summed in.
+// Computes some columns of the table's gradient, summed in T in place.
 template <class T>
 void sum_in_place(const EmbeddingShape& shape, const std::int32_t* tokens, std::int64_t columns, const T* dy,
                   T* dtable) {
@@ -50,7 +50,7 @@ void sum_in_place(const EmbeddingShape& shape, const std::int32_t* tokens, std::
     add_row(columns, dy + n * stride, dtable + tokens[n] * stride);
 }
 
-// As above where it is not: some rows of the table at a time, each over all tokens.
+// Computes the same for a narrow T: sums some rows of the table at a time, each over all tokens.
 template <class T>
 void sum_in_blocks(const EmbeddingShape& shape, const std::int32_t* tokens, std::int64_t columns, const T* dy,
                    T* dtable) {

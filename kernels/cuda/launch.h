@@ -1,5 +1,5 @@
-// Launching a kernel from C++. Every launch of this folder goes through here: no <<<>>>, so that a C++
-// compiler can read the .cu files too.
+// Launches kernels from C++. Every launch of this folder goes through here: no <<<>>>, so that a C++ compiler
+// can read the .cu files too.
 //
 // Stream order; returns at once. Throws DeviceError that names the kernel.
 #pragma once
@@ -47,10 +47,10 @@ constexpr std::int64_t blocks_for(std::int64_t count, std::int64_t per_block) {
 
 struct LaneResources;
 
-// The scratch but for its last 256 bytes, which outlive GEMMs: see kept_scratch.
+// Bytes of the scratch without its last 256, which outlive GEMMs: see kept_scratch.
 std::size_t usable_scratch(const LaneResources& lane);
 
-// Throws InvalidInput that names `user` where the lane has less.
+// Throws InvalidInput that names `user` if the lane has less.
 void* scratch_bytes(void* stream, std::size_t bytes, const char* user);
 
 template <class T>
