@@ -3,8 +3,8 @@
 #include "kernels/cpu/adamw_simd.h"
 
 // Disabled targets: SSSE3, since SSE4 or plain code serves machines without AVX2; AVX3_DL, which gains
-// nothing here; and targets with vectors of a length unknown to the compiler, which cannot be members of a
-// struct.
+// nothing here; and targets with vectors of a length unknown to the compiler, which cannot be members of
+// a struct.
 #define HWY_DISABLED_TARGETS \
   (HWY_SSSE3 | HWY_AVX3_DL | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
 #undef HWY_TARGET_INCLUDE

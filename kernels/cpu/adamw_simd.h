@@ -57,8 +57,8 @@ struct UpdateFunctions {
                        const TileResidues&);
 };
 
-// Returns the names of the compiled instruction sets that this machine has, best first; for tests and
-// measurements.
+// Returns the names of the compiled instruction sets that this machine has, best first; for tests
+// and measurements.
 std::vector<std::string> instruction_sets();
 std::string instruction_set_in_use();
 // Makes updates use the instruction set of this name; "" for the best. Requires that no thread updates

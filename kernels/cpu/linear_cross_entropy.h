@@ -15,8 +15,8 @@ struct LinearCrossEntropy {
   const T* x = nullptr;
   const T* weight = nullptr;
   const std::int32_t* targets = nullptr;
-  // Targets of the whole batch, which are counted; `targets` may be a part of them. Null: `targets` is the
-  // batch.
+  // Targets of the whole batch, which are counted; `targets` may be a part of them. Null: `targets` is
+  // the batch.
   const std::int32_t* batch_targets = nullptr;
   std::int64_t batch = 0;
   double* loss = nullptr;  // sum of the rows' losses in f64 in order, over the targets that count

@@ -15,14 +15,14 @@ namespace stowage::cpu {
 // Sum of squares in f64, by chunks that depend on `count` alone, added in order.
 template <class T>
 double square_sum(std::int64_t count, const T* x);
-// sums[p], p < pieces: square_sum of the elements [p * piece, (p + 1) * piece) below `count`; 0 if there are
-// none.
+// sums[p], p < pieces: square_sum of the elements [p * piece, (p + 1) * piece) below `count`; 0 if there
+// are none.
 template <class T>
 void square_sums(std::int64_t count, const T* x, std::int64_t pieces, std::int64_t piece, double* sums);
 
 // Returns the sum of all elements of `sums`, arrays of `pieces` elements, a power of two. For each p,
-// elements p are added up in the order of `sums`; then these totals in a balanced tree of adjacent pairs
-// (stowage/tree_sum.h).
+// elements p are added up in the order of `sums`; then these totals in a balanced tree of adjacent
+// pairs (stowage/tree_sum.h).
 double norm_part(std::span<const double* const> sums, std::int64_t pieces);
 // totals[p], p < pieces: the elements p of `sums`, added up in that order.
 void add_pieces(std::span<const double* const> sums, std::int64_t pieces, double* totals);
@@ -56,8 +56,8 @@ template <class T>
 void adamw(const AdamWSettings& settings, double gradient_scale, std::int64_t count,
            const AdamWOperands<T>& operands);
 
-// Operands for a weight of a narrow type T, which `low` completes to an f32: arithmetic in f32, gradients
-// widened.
+// Operands for a weight of a narrow type T, which `low` completes to an f32: arithmetic in f32,
+// gradients widened.
 template <class T>
 struct SplitOperands {
   using Low = std::conditional_t<std::is_same_v<T, Bfloat16>, std::int16_t, std::int32_t>;

@@ -2,10 +2,10 @@
 //
 // The values before an update can be computed from the values behind it and the gradient, up to a few units
 // in the last place: m = (m' - (1 - beta1) g) / beta1, and so on. A record keeps these units: the difference
-// between the bits of the old value and of the computed one, as integers, takes 4 bits if it lies within [-7,
-// 7]. Otherwise the 4 bits hold an escape code and the old value stands in a list of exceptions. Every bit of
-// the old values thus comes back, whatever they were, as long as the computation gives the same bits each
-// time.
+// between the bits of the old value and of the computed one, as integers, takes 4 bits if it lies within
+// [-7, 7]. Otherwise the 4 bits hold an escape code and the old value stands in a list of exceptions. Every
+// bit of the old values thus comes back, whatever they were, as long as the computation gives the same bits
+// each time.
 //
 // A record is a row of tiles of fixed room:
 //

@@ -1,5 +1,5 @@
-// Common parts of both kinds of attention kernels: places of a head's rows, the keys that a query sees, and
-// dropout.
+// Common parts of both kinds of attention kernels: places of a head's rows, the keys that a query sees,
+// and dropout.
 #pragma once
 
 #include <cmath>

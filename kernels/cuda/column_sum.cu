@@ -15,8 +15,8 @@ inline constexpr int total_warps = 16;  // of a block that sums chunks: each tak
 inline constexpr std::int64_t least_rows_per_chunk = 64;
 inline constexpr std::int64_t most_chunks = 128;
 
-// Terms of a sum: `sums` terms for each element. Operands of several rows are loaded before the first row is
-// added.
+// Terms of a sum: `sums` terms for each element. Operands of several rows are loaded before the first row
+// is added.
 template <class T>
 struct PlainTerms {
   static constexpr int sums = 1;

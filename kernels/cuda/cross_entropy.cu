@@ -202,8 +202,8 @@ struct RowInPlace {
     return sum;
   }
 
-  // The target's gradient is passed in: it is a difference that the rounding of a kept exponential would
-  // spoil.
+  // The target's gradient is passed in: it is a difference that the rounding of a kept exponential
+  // would spoil.
   __device__ void write_gradient(float scale, std::int64_t target, float target_gradient) const {
     const float kept_to_gradient = scale / kept_scale<T>;
     for_packs([&](std::int64_t i, std::int64_t count) {

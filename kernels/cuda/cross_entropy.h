@@ -33,9 +33,9 @@ void cross_entropy_backward(const Logits& shape, const T* logits, const std::int
                             const float* log_sum_exp, T* dlogits, void* stream, BatchTargets batch = {},
                             double loss_scale = 1);
 
-// Loss and gradient at once for a chunk of `shape.rows` rows, from row `first` of a batch: logits become
-// dlogits. `row_losses` f64[shape.rows] and `count` f64{} are scratch; `targets` are all targets of the
-// batch.
+// Loss and gradient at once for a chunk of `shape.rows` rows, from row `first` of a batch: logits
+// become dlogits. `row_losses` f64[shape.rows] and `count` f64{} are scratch; `targets` are all targets
+// of the batch.
 struct LossChunk {
   std::int64_t first = 0, batch = 0;  // rows
   const std::int32_t* targets = nullptr;

@@ -54,8 +54,8 @@ const std::string& library_missing() {
 }
 
 // Returns "build_operation_graph: code 10: …" (cudnn_frontend::error_code_t), in one line; empty for no
-// error. Throws DeviceError if the card failed, not the graph: that says nothing about the shapes that cuDNN
-// computes.
+// error. Throws DeviceError if the card failed, not the graph: that says nothing about the shapes that
+// cuDNN computes.
 std::string refusal_text(const char* step, fe::error_t error) {
   if (error.is_good()) return {};
   std::string text =

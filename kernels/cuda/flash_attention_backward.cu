@@ -56,8 +56,8 @@ struct ScoresGradient {
   float gradients[own][own];
 };
 
-// Computes from the tiles p = exp(score - log_sum_exp) and gradient = p (kept dp - delta), dp = dout
-// values^T.
+// Computes from the tiles p = exp(score - log_sum_exp) and gradient = p (kept dp - delta), dp =
+// dout values^T.
 template <int rows, int width>
 __device__ void scores_gradient(const AttentionGrid& grid, const BackwardTensors<float>& of,
                                 std::int64_t head, std::int64_t first_query, std::int64_t first_key,

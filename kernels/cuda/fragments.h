@@ -3,8 +3,8 @@
 //
 // Requires that all 32 lanes of a warp call these functions together. A block is 16 x 16 elements; the PTX
 // ISA defines the elements that a lane holds ("Matrix Fragments for mma.m16n8k16 with floating point type").
-// With group = lane / 4 and pair = 2 (lane % 4), the two elements of a word, the first one in the lower half,
-// are:
+// With group = lane / 4 and pair = 2 (lane % 4), the two elements of a word, the first one in the lower
+// half, are:
 //
 //   word                0                    1                    2                    3
 //   LeftFragment   row group,           row group + 8,       row group,           row group + 8,

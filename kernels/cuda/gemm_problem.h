@@ -1,5 +1,5 @@
-// A Product in cuBLASLt's terms: descriptors and preferences on the stack, which need no device and no
-// handle.
+// A Product in cuBLASLt's terms: descriptors and preferences on the stack, which need no device and
+// no handle.
 //
 // The functions throw DeviceError that names the product if cuBLASLt refuses a value.
 #pragma once

@@ -3,8 +3,8 @@
 //   STOWAGE_CUDA_KERNEL(add_kernel<float>);
 //
 // nvcc only checks that there is such a kernel. Tests that compile the same file as C++ have a shim that
-// defines the macro first: it registers the kernel by its mangled name, so that a fake CUDA runtime can run
-// it.
+// defines the macro first: it registers the kernel by its mangled name, so that a fake CUDA runtime can
+// run it.
 #pragma once
 
 #include <type_traits>

@@ -19,8 +19,8 @@ inline constexpr int rows_at_once = 1;
 template <>
 inline constexpr int rows_at_once<true> = 4;
 
-// A thread's pack of one row, as it lies in memory. dy is read as 0 behind the end of a row, and adds
-// nothing.
+// A thread's pack of one row, as it lies in memory. dy is read as 0 behind the end of a row, and
+// adds nothing.
 template <class T>
 struct RowWords {
   SixteenBytes x, dy, before;

@@ -40,8 +40,8 @@ struct LinearCrossEntropy {
   const T* x = nullptr;
   const T* weight = nullptr;
   const std::int32_t* targets = nullptr;
-  // Targets of the whole batch, which are counted; `targets` may be a part of them. Null: `targets` is the
-  // batch.
+  // Targets of the whole batch, which are counted; `targets` may be a part of them. Null: `targets` is
+  // the batch.
   const std::int32_t* batch_targets = nullptr;
   std::int64_t batch = 0;
   double* loss = nullptr;

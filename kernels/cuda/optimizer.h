@@ -56,8 +56,8 @@ struct AdamWOperands {
 template <class T>
 void adamw(const AdamWSettings& settings, const AdamWOperands<T>& of, void* stream);
 
-// AdamW with moments in fewer bytes (kernels/math/moment_codes.h), updated in place; the moments of `of` are
-// ignored.
+// AdamW with moments in fewer bytes (kernels/math/moment_codes.h), updated in place; the moments of `of`
+// are ignored.
 struct Bf16Moments {
   Bfloat16 *first, *second;
   RandomStream rounding;

@@ -1,5 +1,5 @@
-// Sums and maxima over a warp and over a block, and exchanges between lanes: the one place with warp
-// shuffles.
+// Sums and maxima over a warp and over a block, and exchanges between lanes: the one place with
+// warp shuffles.
 //
 // The order of the additions is fixed, and every thread gets the result.
 #pragma once

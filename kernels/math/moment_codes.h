@@ -90,8 +90,8 @@ STOWAGE_HOST_DEVICE Bfloat16 rounded_by_chance(float value, std::uint32_t draw) 
 }
 
 // Returns the draw of element `element` of a parameter from random_words(stream, element / 8), which eight
-// neighbours share. Selects without an index: an array that is indexed at run time lies in a device's local
-// memory.
+// neighbours share. Selects without an index: an array that is indexed at run time lies in a device's
+// local memory.
 STOWAGE_HOST_DEVICE std::uint32_t rounding_draw(const r123::Philox4x32::ctr_type& words,
                                                 std::uint64_t element) {
   const std::uint64_t which = element % 8 / 2;

@@ -24,8 +24,8 @@ std::filesystem::path library_path(const void* code);
 std::filesystem::path first_that_exists(const std::vector<std::filesystem::path>& candidates);
 std::string joined_paths(const std::vector<std::filesystem::path>& paths);  // "a, b"
 
-// A module is never closed: the objects that it made live in it. Loading never throws: failures are in
-// `error`.
+// A module is never closed: the objects that it made live in it. Loading never throws: failures are
+// in `error`.
 struct ModuleEntry {
   bool loaded = false;      // the library is open, perhaps without the entry
   void* address = nullptr;  // of the entry; null: see `error`

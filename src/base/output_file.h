@@ -29,8 +29,8 @@ class OutputFile {
  public:
   OutputFile() = default;
   // Throws InvalidInput naming `flag` (may be empty) and `path` when the file cannot be written, or is
-  // another run's growing file. An earlier run's file at `path` stays until `start` (growing) or `commit`
-  // (otherwise).
+  // another run's growing file. An earlier run's file at `path` stays until `start` (growing) or
+  // `commit` (otherwise).
   OutputFile(const std::string& flag, std::string path, Writing writing);
 
   bool wanted() const { return !path_.empty(); }

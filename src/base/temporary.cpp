@@ -54,8 +54,8 @@ constexpr int deepest = 8;  // folders in a folder that are removed with it
 
 bool is_dots(const char* name) { return std::strcmp(name, ".") == 0 || std::strcmp(name, "..") == 0; }
 
-// Removes everything in an open folder. It reads the folder by a system call, as readdir is not
-// async-signal-safe.
+// Removes everything in an open folder. It reads the folder by a system call, as readdir is
+// not async-signal-safe.
 void clear_folder(int folder, int depth = 0) {
   alignas(dirent64) std::array<char, 4096> block;
   ::lseek(folder, 0, SEEK_SET);

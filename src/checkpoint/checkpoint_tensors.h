@@ -1,5 +1,5 @@
-// Layout of a checkpoint on disk: the places of values in tensors.bin, and the names in a folder of
-// checkpoints.
+// Layout of a checkpoint on disk: the places of values in tensors.bin, and the names in a folder
+// of checkpoints.
 #pragma once
 
 #include <algorithm>

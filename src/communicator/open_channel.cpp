@@ -61,8 +61,8 @@ std::chrono::milliseconds standing_time() {
 
 bool is_here(const std::string& host) { return host == "localhost" || host.starts_with("127."); }
 
-// Returns the check that every rank makes while it waits for the others: whether a rank of this machine has
-// ended.
+// Returns the check that every rank makes while it waits for the others: whether a rank of this machine
+// has ended.
 std::function<void()> look_of(const RankLaunch& launch, const std::function<void()>& callers) {
   const bool sees_all = launch.here == launch.size;
   auto siblings =

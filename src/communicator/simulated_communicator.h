@@ -1,9 +1,9 @@
-// SimulatedCommunicator: collectives as work on a lane of a simulated device, whose memory the host can
-// reach.
+// SimulatedCommunicator: collectives as work on a lane of a simulated device, whose memory the host
+// can reach.
 //
-// A call declares to the device the memory that this rank sends and receives. The call's work ends only when
-// the other ranks have read this rank's memory, so that the device checks these accesses for as long as they
-// last.
+// A call declares to the device the memory that this rank sends and receives. The call's work ends only
+// when the other ranks have read this rank's memory, so that the device checks these accesses for as long
+// as they last.
 #pragma once
 
 #include <functional>

@@ -51,8 +51,8 @@ std::vector<std::filesystem::path> backend_module_candidates(const char* overrid
 // says which file, what the loader missed, and what to do.
 LoadedModule load_backend_module(const std::vector<std::filesystem::path>& candidates);
 
-// Returns the CUDA module of this program, loaded on first use; its parallel loops are this program's.
-// Thread-safe.
+// Returns the CUDA module of this program, loaded on first use; its parallel loops are this
+// program's. Thread-safe.
 const LoadedModule& cuda_module();
 
 }  // namespace stowage

@@ -122,8 +122,8 @@ void add_groups(const std::string& root, const GroupFiles& files, std::string na
   }
 }
 
-// Returns the process's groups that limit memory. A line is "ID:CONTROLLERS:PATH"; version 2 has ID 0 and no
-// controllers.
+// Returns the process's groups that limit memory. A line is "ID:CONTROLLERS:PATH"; version 2 has ID 0 and
+// no controllers.
 LimitedGroups limited_groups(const std::string& root) {
   LimitedGroups groups;
   const std::string text = contents(root + "/proc/self/cgroup");

@@ -19,12 +19,12 @@ struct HostLimit {
   bool of_process = false;  // others of the same program have as much for themselves
 };
 
-// Reads the limits that the system sets: free memory and swap of the machine; for the process's control group
-// and each one above it, version 1 or 2, the limit less the memory that is taken and cannot be dropped (swap
-// does not count, since a step's own bytes would go there); `ulimit -v`, less 192 MiB for libraries; and
-// `ulimit -d`. Limits that are not set, and files that cannot be read or understood, are left out. `root` is
-// the folder with `proc` and `sys`, whose control groups are mounted at sys/fs/cgroup (version 2) and
-// sys/fs/cgroup/memory.
+// Reads the limits that the system sets: free memory and swap of the machine; for the process's control
+// group and each one above it, version 1 or 2, the limit less the memory that is taken and cannot be dropped
+// (swap does not count, since a step's own bytes would go there); `ulimit -v`, less 192 MiB for libraries;
+// and `ulimit -d`. Limits that are not set, and files that cannot be read or understood, are left out.
+// `root` is the folder with `proc` and `sys`, whose control groups are mounted at sys/fs/cgroup (version 2)
+// and sys/fs/cgroup/memory.
 //
 // `ulimit -l` does not count: neither device calls mlock. NVIDIA's kernel module pins pages itself and
 // ignores that limit.
@@ -54,8 +54,8 @@ struct Shortage {
   std::string text;       // with what to do about it
   bool of_limit = false;  // a limit that the process has for itself, `ulimit -v` or `-d`, may be the reason
 };
-// Returns the shortage behind `error`; nullopt for other errors. Reads no files, since little memory may be
-// left.
+// Returns the shortage behind `error`; nullopt for other errors. Reads no files, since little memory may
+// be left.
 std::optional<Shortage> shortage_of(const std::exception& error);
 
 }  // namespace stowage

@@ -28,8 +28,8 @@ Topology read_topology();
 // sockets. Movable; `bind` may be called from any thread.
 class MemoryBinder {
  public:
-  // `pci_bus_id`: "0000:01:00.0". If hwloc does not know it, or the machine has one node, `bind` does
-  // nothing.
+  // `pci_bus_id`: "0000:01:00.0". If hwloc does not know it, or the machine has one node, `bind`
+  // does nothing.
   explicit MemoryBinder(const std::string& pci_bus_id);
   MemoryBinder(MemoryBinder&&) noexcept;
   MemoryBinder& operator=(MemoryBinder&&) noexcept;

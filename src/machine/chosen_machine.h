@@ -22,8 +22,8 @@ MachineFile read_machine_here();
 // "NVIDIA H200 on node, measured 2026-11-21T13:50:00Z", "8 x NVIDIA H200 on …"
 std::string describe_machine(const MachineFile& file);
 
-// Returns the usual type of models planned for the machine: bf16 on a CUDA card that has a rate for it, else
-// f32.
+// Returns the usual type of models planned for the machine: bf16 on a CUDA card that has a rate for it,
+// else f32.
 DataType usual_type(const MachineFile& file);
 
 }  // namespace stowage

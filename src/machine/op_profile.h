@@ -14,8 +14,8 @@ namespace stowage {
 
 class OpProfile {
  public:
-  // Adds the time of an op on the compute lane, its launch included. Times of the same kernel and cost are
-  // averaged.
+  // Adds the time of an op on the compute lane, its launch included. Times of the same kernel and cost
+  // are averaged.
   void add(const std::string& kernel, const OpCost& cost, double seconds);
   bool empty() const { return kernels_.empty(); }
   // Calls `use` for every kernel and cost, with the mean time.

@@ -36,8 +36,8 @@ RowCount row_count_of(ModelKind kind, std::string_view name) {
   return RowCount::own;
 }
 
-// Linear weights of BERT are transposed in files. Tables have a row for each token, position or type on both
-// sides.
+// Linear weights of BERT are transposed in files. Tables have a row for each token, position or type on
+// both sides.
 bool is_transposed(ModelKind kind, const Tensor& tensor) {
   return kind == ModelKind::bert && tensor.shape.size() == 2 &&
          tensor.name.find("embeddings.") == std::string::npos;
@@ -119,8 +119,8 @@ std::int64_t steps_to(std::int64_t distance, std::int64_t stride) {
   return distance <= 0 ? 0 : (distance + stride - 1) / stride;
 }
 
-// Visits the runs of a part that is stored as [columns, rows]: each column of the parameter is one row of its
-// tensor.
+// Visits the runs of a part that is stored as [columns, rows]: each column of the parameter is one row of
+// its tensor.
 void transposed_runs(const ParameterParts& parameter, std::size_t index, std::int64_t begin, std::int64_t end,
                      const std::function<void(const Run&)>& visit) {
   const StoredPart& part = parameter.parts[index];

@@ -33,9 +33,9 @@ struct ParameterParts {
   bool may_be_missing = false;
 };
 
-// Returns the parts of all parameters of the graph, in its order. Throws InvalidInput for a graph of another
-// model: fewer rows than the vocabulary, more positions than the model's, a parameter whose shape fits no
-// layout.
+// Returns the parts of all parameters of the graph, in its order. Throws InvalidInput for a graph of
+// another model: fewer rows than the vocabulary, more positions than the model's, a parameter whose shape
+// fits no layout.
 std::vector<ParameterParts> parameter_parts(const ModelDescription& model, const Graph& graph);
 
 // Returns the names that a file may use for `name`, the usual one first.

@@ -50,8 +50,8 @@ OpenTensorFile open_file(const std::string& path) {
   Bytes header = 0;
   for (std::size_t i = beginning.size(); i-- > 0;)
     header = header << 8U | static_cast<unsigned char>(beginning[i]);
-  // A header that claims more than the file has, or more than the format allows, is refused from its first 8
-  // bytes.
+  // A header that claims more than the file has, or more than the format allows, is refused from its first
+  // 8 bytes.
   if (size >= 8 && header <= std::min<Bytes>(size - 8, 100'000'000)) {
     beginning.resize(8 + header);
     read_at(file.handle, path, 0, std::as_writable_bytes(std::span(beginning)));
@@ -60,8 +60,8 @@ OpenTensorFile open_file(const std::string& path) {
   return file;
 }
 
-// Prefixes that DistributedDataParallel, torch.compile and other modules around a model put before all of its
-// names.
+// Prefixes that DistributedDataParallel, torch.compile and other modules around a model put before all of
+// its names.
 constexpr std::string_view wrappers[] = {"module.", "_orig_mod.", "model."};
 
 // Returns the longest beginning of all names that consists of wrappers.
@@ -176,8 +176,8 @@ class TensorFiles::Implementation {
         for (const StoredTensor& stored : file.header.tensors) names_.push_back(stored.name);
       std::sort(names_.begin(), names_.end());
     }
-    // A model may be saved with only one of its tied tables; the reader of the model checks that there is
-    // one.
+    // A model may be saved with only one of its tied tables; the reader of the model checks that there
+    // is one.
     if (!std::binary_search(names_.begin(), names_.end(), tensor) && !is_tied_name(tensor))
       throw InvalidInput(fmt::format("{}: weight_map places tensor {} in {}, which lacks it; {}", path,
                                      in_quotes(tensor), name, tensor_remedy));

@@ -21,8 +21,8 @@ struct SquareSum {
   }
 };
 
-// Checks an update's operands, among them `halves` for a master weight's other half and `scales` of 8-bit
-// moments.
+// Checks an update's operands, among them `halves` for a master weight's other half and `scales` of
+// 8-bit moments.
 void expect_operands(const KernelCall& call, std::size_t halves, std::size_t scales) {
   const std::size_t more = halves + scales;
   call.expect(5 + more, 5 + more, 3 + more);

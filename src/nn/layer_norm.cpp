@@ -20,8 +20,8 @@ void parameters_alone(GraphBuilder& b, const LayerNorm& op, Value dy, Value dgai
         {5 * elements(b, dy), 0}});
 }
 
-// Backward with x: adds x's gradient from other uses, such as the trunk's past a branch that begins with a
-// norm.
+// Backward with x: adds x's gradient from other uses, such as the trunk's past a branch that begins with
+// a norm.
 void with_input(GraphBuilder& b, const LayerNorm& op, Value dy, Value dgain, Value dbias) {
   const Value before = b.gradient_so_far(op.x);
   Value dx = b.gradient_like(op.x);

@@ -70,8 +70,8 @@ class Greedy {
 
   void run(Order order, Fit fit) { improve(sorted(blocks_, order), fit, order == by_start); }
 
-  // Repeatedly gives the block that spoils the peak an earlier turn (Joslin and Clements, "Squeaky Wheel
-  // Optimization").
+  // Repeatedly gives the block that spoils the peak an earlier turn (Joslin and Clements, "Squeaky
+  // Wheel Optimization").
   void search(Order order) {
     std::vector<std::uint32_t> sequence = sorted(blocks_, order);
     const std::size_t rounds = std::min<std::size_t>(64, search_turns / blocks_.size());

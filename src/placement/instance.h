@@ -22,8 +22,8 @@ struct Item {
   bool meets(const Item& other) const { return first < other.last && other.first < last; }
 };
 
-// Items must end at `units`. Items marked late may end one unit further, since they leave enough of that unit
-// free.
+// Items must end at `units`. Items marked late may end one unit further, since they leave enough of that
+// unit free.
 struct Deadline {
   std::int64_t units = 0;
   std::vector<bool> late;  // by item

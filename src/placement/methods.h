@@ -1,5 +1,5 @@
-// Methods of placement: greedy orders, a sweep, for granules, a beam search in time, and improvement by
-// search.
+// Methods of placement: greedy orders, a sweep, for granules, a beam search in time, and improvement
+// by search.
 #pragma once
 
 #include <cstddef>
@@ -32,8 +32,8 @@ void check_items(std::span<const PlacementItem> items, Bytes alignment);
 // the tightest gap that is free at its start (the lowest of equals).
 std::vector<Bytes> sweep(std::span<const PlacementItem> items, Bytes alignment);
 
-// Placement for granules: the cost is the number of granules that must be backed at once, not the items'
-// height.
+// Placement for granules: the cost is the number of granules that must be backed at once, not the
+// items' height.
 
 // Returns the most granules of `granule` bytes that items at these offsets touch at one time.
 std::uint64_t most_touched(std::span<const PlacementItem> items, std::span<const Bytes> offsets,
@@ -57,9 +57,9 @@ struct BeamOptions {
 // found no place. Deterministic; the work is at most about items times width times live items.
 //
 // A beam search over partial placements: of all items that begin up to a time. The next item goes to either
-// end of each gap that holds it. A partial placement is scored by the squares of its gaps (few large gaps are
-// better than many small ones), and by how far apart neighbours end (neighbours that end together leave one
-// gap).
+// end of each gap that holds it. A partial placement is scored by the squares of its gaps (few large gaps
+// are better than many small ones), and by how far apart neighbours end (neighbours that end together leave
+// one gap).
 //
 // If items repeat, as the blocks of a Transformer do, a placement that stands as it stood some periods before
 // continues as it did then, without a search. The time saved is spent where repeats begin and end: there up

@@ -114,8 +114,8 @@ void MovableBlocks::look_around(std::uint32_t id) {
   }
 }
 
-// Few neighbours of a short block end below a neighbour that begins lower: only these are sorted, and then
-// merged.
+// Few neighbours of a short block end below a neighbour that begins lower: only these are sorted, and
+// then merged.
 const std::vector<PlacedBlock>& MovableBlocks::by_end() {
   by_end_.clear();
   if (lives_long(looked_at_)) {

@@ -23,8 +23,8 @@ struct PlacedBlock {
   bool meets(const Block& block) const { return first < block.last && block.first < last; }
 };
 
-// The standing blocks in one order, which is updated when it is read: many blocks come and go between two
-// reads.
+// The standing blocks in one order, which is updated when it is read: many blocks come and go between
+// two reads.
 class LazyOrder {
  public:
   enum class By : std::uint8_t { offset, end };

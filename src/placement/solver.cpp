@@ -27,8 +27,8 @@ bool searchable(const Instance& instance) {
   return instance.items.size() * static_cast<std::uint64_t>(instance.sections) <= most_cells;
 }
 
-// A search that runs in rounds, with more nodes each time, for placements under one capacity or falling
-// capacities.
+// A search that runs in rounds, with more nodes each time, for placements under one capacity or
+// falling capacities.
 class Rounds {
  public:
   explicit Rounds(const Instance& instance)

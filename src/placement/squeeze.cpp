@@ -129,8 +129,8 @@ std::optional<Bytes> Squeeze::find_gap(std::uint32_t id) const {
   return top <= highest(id) ? std::optional(top) : std::nullopt;
 }
 
-// Returns the offset of least harm: at the bottom, on another block, under another block or under the
-// ceiling.
+// Returns the offset of least harm: at the bottom, on another block, under another block or under
+// the ceiling.
 Bytes Squeeze::find_least_harm(std::uint32_t id) {
   const Bytes size = blocks_[id].aligned, last = highest(id);
   const std::vector<PlacedBlock>& by_end = standing_.by_end();

@@ -171,8 +171,8 @@ class TimeBeam {
     std::size_t length = 0, count = 0;  // turns, and how many of these
     std::int64_t shift = 0;             // positions of one
   };
-  // Continues the best of the placements that stand as they stood one cycle before. Returns false if there is
-  // none.
+  // Continues the best of the placements that stand as they stood one cycle before. Returns false if there
+  // is none.
   bool continue_cycle(const std::vector<Partial>& before, std::size_t turn, const Cycles& ahead) {
     next_.clear();
     if (nodes_.size() > 2 * most_work_) return false;

@@ -41,8 +41,8 @@ class Windows {
   std::size_t count() const { return begins_.size() + 1; }
   // Returns the window of a position.
   std::size_t at(std::int64_t position) const;
-  // Whether a block that starts at `first` starts before window `w`. Requires that `w` is not the first
-  // window.
+  // Whether a block that starts at `first` starts before window `w`. Requires that `w` is not the
+  // first window.
   bool starts_before(std::int64_t first, std::size_t w) const { return first < begins_[w - 1]; }
 
  private:

@@ -6,9 +6,9 @@
 //   rank n -> 0   answer     the proof of rank n
 //   0 -> rank n   verdict    welcome, or why not
 //
-// A proof is HMAC-SHA-256, under the group's secret, of both ends' random bytes and of the hello: nobody can
-// make it without the secret, and an overheard proof is of no use. If the group has no secret, proofs are
-// zeros.
+// A proof is HMAC-SHA-256, under the group's secret, of both ends' random bytes and of the hello: nobody
+// can make it without the secret, and an overheard proof is of no use. If the group has no secret, proofs
+// are zeros.
 #pragma once
 
 #include <array>

@@ -38,8 +38,8 @@ int number_of(const Variable& variable, const char* name, const std::string& by,
                                  text == nullptr ? "" : text, by, range));
 }
 
-// Checked first: torchrun's workers may run within the job of another launcher, as in an interactive step of
-// Slurm.
+// Checked first: torchrun's workers may run within the job of another launcher, as in an interactive step
+// of Slurm.
 bool is_by_torchrun(const Variable& variable) {
   return variable("TORCHELASTIC_RUN_ID") != nullptr && variable("RANK") != nullptr;
 }

@@ -21,8 +21,8 @@ class Lines {
 
   // Passes on another rank's word on this line: it failed, or ended.
   void on(std::uint32_t line, const RankFailure& word);
-  // Passes on to every line, and to lines opened later, that a rank is dead, has left or has failed the
-  // channel.
+  // Passes on to every line, and to lines opened later, that a rank is dead, has left or has failed
+  // the channel.
   void everywhere(const RankFailure& word);
 
  private:

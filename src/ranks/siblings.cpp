@@ -23,8 +23,8 @@ std::string contents(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// Returns the rank in the environment that the process was started with; before exec a child shows its
-// parent's.
+// Returns the rank in the environment that the process was started with; before exec a child shows
+// its parent's.
 std::optional<int> rank_in_environment(pid_t process, const std::string& variable) {
   const std::string environment = '\0' + contents(fmt::format("/proc/{}/environ", process));
   const std::string name = '\0' + variable + '=';

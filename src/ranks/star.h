@@ -22,8 +22,8 @@ namespace stowage::ranks {
 struct StarOptions {
   int rank = 0;
   int size = 1;
-  // Rank 0 has connections with all others, by rank; the others have one connection, with rank 0, at 0
-  // (meeting.h).
+  // Rank 0 has connections with all others, by rank; the others have one connection, with rank 0, at
+  // 0 (meeting.h).
   std::vector<Descriptor> connections;
   std::chrono::milliseconds alive_every = std::chrono::seconds(1);
   std::chrono::milliseconds silence = std::chrono::seconds(10);       // after which a process stands still

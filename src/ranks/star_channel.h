@@ -1,5 +1,5 @@
-// Star: the channel of processes (star.h), whose calls are in star.cpp and whose thread is in
-// star_thread.cpp.
+// Star: the channel of processes (star.h), whose calls are in star.cpp and whose thread is
+// in star_thread.cpp.
 #pragma once
 
 #include <cstdint>

@@ -43,8 +43,8 @@ class BytePairParts {
 
 std::unique_ptr<Tokenizer> make_byte_pair_tokenizer(BytePairParts parts);
 
-// Reads the texts of vocab.json and merges.txt, with the files' names for messages, and the files beside
-// them.
+// Reads the texts of vocab.json and merges.txt, with the files' names for messages, and the files
+// beside them.
 std::unique_ptr<Tokenizer> read_byte_pair_files(std::string_view vocab_json, const std::string& vocab_name,
                                                 std::string_view merges_text, const std::string& merges_name,
                                                 const AddedBeside& beside = {});

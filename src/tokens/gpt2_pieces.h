@@ -12,8 +12,8 @@
 
 namespace stowage {
 
-// Returns the end of the piece that begins at `begin`. Bytes that are no UTF-8 are of the class
-// [^\s\p{L}\p{N}].
+// Returns the end of the piece that begins at `begin`. Bytes that are no UTF-8 are of the
+// class [^\s\p{L}\p{N}].
 std::size_t end_of_piece(std::string_view text, std::size_t begin);
 
 template <class Take>

@@ -25,8 +25,8 @@ struct TokenPairHash {
 
 class MergeTable {
  public:
-  // Adds a merge; merges of earlier calls come first. A pair that is added again takes its later place, as in
-  // `tokenizers`.
+  // Adds a merge; merges of earlier calls come first. A pair that is added again takes its later place, as
+  // in `tokenizers`.
   void add(TokenPair pair, std::int32_t made);
 
   // Merges `tokens` in place: always the earliest merge of any neighbours, the leftmost of equals. Takes O(n

@@ -47,8 +47,8 @@ class NcclCommunicator final : public Communicator {
   // Fails all ranks if `work` throws.
   void guarded(const char* call, const std::function<void()>& work);
   void enqueue(LaneId lane, const Collective& collective, const Buffers& buffers, const Work& work);
-  // Calls NCCL with the lane's stream, its card current; returns once NCCL has taken the work. Throws
-  // CommunicatorError.
+  // Calls NCCL with the lane's stream, its card current; returns once NCCL has taken the work.
+  // Throws CommunicatorError.
   void run(LaneId lane, const char* call, std::span<const Access> accesses, const Work& work);
   // Throws CommunicatorError for an answer of rank `rank` that is an error.
   void settle(const char* call, ncclResult_t answer, int rank);

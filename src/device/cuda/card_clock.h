@@ -20,9 +20,9 @@ class CardClock {
   CardClock& operator=(const CardClock&) = delete;
   ~CardClock();
 
-  // Sets `at` to when a timed event passed on its stream. The error is about 10 microseconds, and 10 more for
-  // each second since. If cudaEventElapsedTime does not succeed, its answer is returned and `at` is left
-  // alone.
+  // Sets `at` to when a timed event passed on its stream. The error is about 10 microseconds, and 10 more
+  // for each second since. If cudaEventElapsedTime does not succeed, its answer is returned and `at` is
+  // left alone.
   cudaError_t time_of(cudaEvent_t event, HostClock::time_point& at, const Doing& what);
 
  private:

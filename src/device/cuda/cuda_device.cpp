@@ -81,8 +81,8 @@ Bytes held_by_others(int ordinal, const std::string& pci_bus_id) {
   return known[ordinal] = has_context(ordinal) ? 0 : memory_in_use(pci_bus_id).value_or(0);
 }
 
-// Never frees turns that a stream may still write and read, because the card does not say that its work is
-// done.
+// Never frees turns that a stream may still write and read, because the card does not say that its work
+// is done.
 void keep_for_ever(std::shared_ptr<HostTurns> turns) {
   static Mutex mutex;
   static auto& kept = *new std::vector<std::shared_ptr<HostTurns>>;

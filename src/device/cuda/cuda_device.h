@@ -60,8 +60,8 @@ class CurrentDevice {
 
 class CudaDevice final : public Device {
  public:
-  // Allocates the context, its libraries' memory and the first compute lane's scratch. Throws as check.h
-  // says.
+  // Allocates the context, its libraries' memory and the first compute lane's scratch. Throws as
+  // check.h says.
   explicit CudaDevice(const CudaOptions& options);
   ~CudaDevice() override;
 
@@ -134,8 +134,8 @@ class CudaDevice final : public Device {
   Doing doing(std::string_view function, Bytes bytes = 0, std::string_view work = {}) const {
     return {function, work, ordinal_, bytes};
   }
-  // Makes the card the thread's current one, for the call or from then on. Throws if the card has failed
-  // before.
+  // Makes the card the thread's current one, for the call or from then on. Throws if the card has
+  // failed before.
   [[nodiscard]] CurrentDevice enter(std::string_view call) const;
   [[nodiscard]] CurrentDevice begin_call(std::string_view call);  // the same, and counts
   LaneView view(LaneId lane, std::string_view call) const STOWAGE_REQUIRES(mutex_);

@@ -35,16 +35,16 @@ class HostOrder {
   void record(EventId event, LaneId lane);
   void wait(LaneId lane, EventId event);
 
-  // Counts one more host function of `lane`, in the order of the calls, and sets its `clock` for may_run and
-  // fail.
+  // Counts one more host function of `lane`, in the order of the calls, and sets its `clock` for may_run
+  // and fail.
   void enqueue(LaneId lane, Clock& clock);
   bool may_run(LaneId lane, const Clock& clock);
   void fail(LaneId lane, const Clock& clock, HostFailure failure);
 
   // Returns the oldest failure that the event carries; null if none.
   std::shared_ptr<const HostFailure> carried_by_event(EventId event);
-  // Returns the oldest failure that the lane carries; null if none. The lane has then reported all its
-  // failures.
+  // Returns the oldest failure that the lane carries; null if none. The lane has then reported all
+  // its failures.
   std::shared_ptr<const HostFailure> take(LaneId lane);
 
  private:

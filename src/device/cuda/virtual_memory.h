@@ -1,5 +1,5 @@
-// VirtualMemory: address space and physical memory of one device as separate things, by the driver's cuMem
-// calls.
+// VirtualMemory: address space and physical memory of one device as separate things, by the driver's
+// cuMem calls.
 //
 // Every call succeeds wholly or undoes its parts. Errors are thrown as check.h says, out of memory as
 // OutOfMemory. Requires one caller at a time, with the device current.

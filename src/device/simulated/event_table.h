@@ -1,5 +1,5 @@
-// EventTable: maps each event to the signal of its most recent record. Holds one reference per event. Not
-// synchronised.
+// EventTable: maps each event to the signal of its most recent record. Holds one reference per event.
+// Not synchronised.
 #pragma once
 
 #include <optional>

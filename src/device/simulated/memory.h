@@ -99,8 +99,8 @@ class Memory {
 // The word whose bytes fill memory, by address modulo 8.
 inline constexpr std::uint64_t poison_word = 0x7ff47ff47fa07fa0;
 
-// Poison::full fills every byte; sampled fills one aligned word in each 256 bytes, and the first and last 8
-// bytes.
+// Poison::full fills every byte; sampled fills one aligned word in each 256 bytes, and the first and last
+// 8 bytes.
 void fill_poison(void* begin, Bytes bytes, Poison poison);
 
 }  // namespace stowage::simulated
