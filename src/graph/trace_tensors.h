@@ -29,8 +29,8 @@ double number_up_to(const JsonField& field, double most);
 Bytes trace_bytes(const JsonField& field);  // from 1 to most_trace_bytes
 std::int64_t trace_count(const JsonField& field);
 
-inline constexpr std::int64_t typed_trace_version =
-    2;  // knows "trained", "replayable", "type", "samples", "tokens"
+// First version with "trained", "replayable", "type", "samples" and "tokens".
+inline constexpr std::int64_t typed_trace_version = 2;
 
 struct TraceHeader {
   std::int64_t version = 1;

@@ -104,10 +104,10 @@ class Star final : public Channel {
   std::set<int> departed_ STOWAGE_GUARDED_BY(mutex_);
   bool stops_ STOWAGE_GUARDED_BY(mutex_) = false;
   std::thread::id own_thread_ STOWAGE_GUARDED_BY(mutex_);
-  std::vector<int> standing_
-      STOWAGE_GUARDED_BY(mutex_);  // of the last tick; of other ranks what rank 0 has said
-  bool waited_ = false;            // at the last tick; the thread's own
-  std::thread thread_;             // last: it uses the rest
+  // Ranks that stood still at the last tick, as far as this rank sees; others as rank 0 has said.
+  std::vector<int> standing_ STOWAGE_GUARDED_BY(mutex_);
+  bool waited_ = false;  // at the last tick; the thread's own
+  std::thread thread_;   // last: it uses the rest
 };
 
 }  // namespace stowage::ranks

@@ -171,8 +171,8 @@ class CudaDevice final : public Device {
   void enqueue_kernels(LaneId lane, LaneRole role, const Launch& launch) const;
   // Throws AccessViolation unless the access lies in one live allocation, and is mapped.
   Memory::Found expect_held(const Work& work, const Access& access) const;
-  MemoryKind note_access(const Work& work, const Access& access)
-      STOWAGE_REQUIRES(mutex_);  // of what is touched
+  // Returns the kind of the accessed memory.
+  MemoryKind note_access(const Work& work, const Access& access) STOWAGE_REQUIRES(mutex_);
   void expect_kinds(const Work& work, const void* to, const void* from) const;
   static std::string describe_lane(LaneRole role, LaneId lane);
 

@@ -76,8 +76,8 @@ bool CudaDevice::is_captured(LaneId lane) const {
   const CurrentDevice current = enter("is_captured");
   cudaStreamCaptureStatus status{};
   const cudaError_t answer = cudaStreamIsCapturing(asked.stream, &status);
-  if (answer ==
-      cudaErrorStreamCaptureImplicit) {  // the default stream, which another that is captured waits for
+  // The default stream, for which a captured stream waits.
+  if (answer == cudaErrorStreamCaptureImplicit) {
     cudaGetLastError();
     return true;
   }
