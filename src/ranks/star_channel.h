@@ -104,7 +104,7 @@ class Star final : public Channel {
   std::set<int> departed_ STOWAGE_GUARDED_BY(mutex_);
   bool stops_ STOWAGE_GUARDED_BY(mutex_) = false;
   std::thread::id own_thread_ STOWAGE_GUARDED_BY(mutex_);
-  // Ranks that stood still at the last tick, as far as this rank sees; others as rank 0 has said.
+  // Rank 0: the ranks that stood still at the last tick. Other ranks: those that rank 0 has named last.
   std::vector<int> standing_ STOWAGE_GUARDED_BY(mutex_);
   bool waited_ = false;  // at the last tick; the thread's own
   std::thread thread_;   // last: it uses the rest
