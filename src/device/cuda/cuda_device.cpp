@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "src/device/cuda/driver_api.h"
-#include "src/device/cuda/memory.h"
+#include "src/device/cuda/memory_in_use.h"
 #include "stowage/error.h"
 
 namespace stowage::cuda {

@@ -122,9 +122,4 @@ class Memory {
   std::map<const std::byte*, Allocation> live_ STOWAGE_GUARDED_BY(table_);  // by base
 };
 
-// Bytes that other programs hold of a device's memory, as NVML says. Ask before this process has a context
-// there, which counts too. Returns nullopt where NVML is not installed, does not know the device, or is too
-// old to tell. `pci_bus_id` as cudaDeviceGetPCIBusId gives it.
-std::optional<Bytes> memory_in_use(const std::string& pci_bus_id);
-
 }  // namespace stowage::cuda

@@ -1,4 +1,4 @@
-#include "src/device/cuda/memory.h"
+#include "src/device/cuda/memory_in_use.h"
 
 #include <dlfcn.h>
 

@@ -1,5 +1,5 @@
 // With tests/device/cuda/fake_nvml.cpp in LD_LIBRARY_PATH, as CTest has it.
-#include "src/device/cuda/memory.h"
+#include "src/device/cuda/memory_in_use.h"
 
 #include <gtest/gtest.h>
 
