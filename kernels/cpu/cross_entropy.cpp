@@ -45,7 +45,7 @@ STOWAGE_HOST_DEVICE void softmax_loop(std::int64_t count, Sum<T> log_sum_exp, Su
 
 template <class T>
 struct Softmax {
-  T log_sum_exp, scale;  // what makes a weight of an exponential
+  T log_sum_exp, scale;  // scale: factor from exponential to weight
 };
 
 // Replaces each x by exp(x - largest).

@@ -19,7 +19,7 @@ struct AttentionSlice {
 // ones. Empty if not even one head fits.
 inline AttentionSlice slice_that_fits(const AttentionShape& shape, std::int64_t workspace_of_all,
                                       std::int64_t limit) {
-  constexpr std::int64_t fixed = 64 << 10;  // what does not shrink with the slice, generously
+  constexpr std::int64_t fixed = 64 << 10;  // bytes that do not shrink with the slice, generously
   const auto parts_of = [](std::int64_t all, std::int64_t part) { return (all + part - 1) / part; };
   const auto even = [&](std::int64_t all, std::int64_t most) { return parts_of(all, parts_of(all, most)); };
   const std::int64_t heads = shape.samples * shape.heads;

@@ -39,7 +39,8 @@ void launch_kernel(const void* kernel, const char* name, const LaunchShape& shap
 
 std::size_t usable_scratch(const LaneResources& lane) {
   if (lane.scratch_bytes < kept_bytes) return 0;
-  return (lane.scratch_bytes - kept_bytes) / kept_bytes * kept_bytes;  // what is kept behind it is aligned
+  return (lane.scratch_bytes - kept_bytes) / kept_bytes *
+         kept_bytes;  // so that the kept bytes behind it are aligned
 }
 
 void* scratch_bytes(void* stream, std::size_t bytes, const char* user) {

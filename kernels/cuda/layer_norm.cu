@@ -103,8 +103,8 @@ __global__ void layer_norm_kernel(std::int64_t width, float epsilon, const T* x,
   }
 }
 
-inline constexpr int most_packs_of_lane = 8;  // where a warp has the row
-inline constexpr int packs_of_block_row = 4;  // of a thread, where a block has it
+inline constexpr int most_packs_of_lane = 8;  // if a warp has the row
+inline constexpr int packs_of_block_row = 4;  // of a thread, if a block has the row
 
 // Serves rows of at most most_held_threads * packs_of_block_row packs.
 template <class T>

@@ -26,7 +26,7 @@ struct Float16 {
   static constexpr std::uint32_t infinity = 0x7f800000U, quiet = 0x00400000U;  // of f32
   static constexpr std::uint32_t least_normal = 0x38800000U;                   // 2^-14
   static constexpr std::uint32_t too_large = 0x477ff000U;                      // 65,520
-  static constexpr std::uint32_t bias = 112U << 23U;  // what f32 adds to an exponent more than f16
+  static constexpr std::uint32_t bias = 112U << 23U;  // difference of the exponents' biases in f32 and f16
 
   // Selects without the branch that compilers make of `?:` here.
   STOWAGE_HOST_DEVICE static std::uint32_t chosen(bool first, std::uint32_t a, std::uint32_t b) {

@@ -62,7 +62,7 @@ class OutputFile {
   std::string path_;
   Writing writing_ = Writing::whole;
   bool direct_ = false;
-  FileHandle file_;  // of a new growing file only from `start` on
+  FileHandle file_;  // for a new growing file open only from `start` on
   Temporary hidden_;
 };
 

@@ -26,7 +26,7 @@ struct Temporary::Entry {
   enum State : int { free, owned, on_disk };
   std::atomic<int> state{owned};
   int folder = -1;            // open as long as `state` is on_disk
-  std::atomic<int> self{-1};  // of a folder: itself, open, so that removing it needs no descriptor more
+  std::atomic<int> self{-1};  // a folder, open, so that removing it needs no further descriptor
   std::array<char, NAME_MAX + 1> name{};
   Entry* next = nullptr;
 };

@@ -29,12 +29,12 @@ class Temporary {
 
   bool made() const { return entry_ != nullptr; }
   const std::string& path() const { return path_; }
-  FileHandle take_file() { return std::move(file_); }  // of a new file, open to write
+  FileHandle take_file() { return std::move(file_); }  // the new file, open to write
 
   // Renames it within its folder, replacing a file of that name. False: errno says why.
   bool rename_to(const std::string& name);
 
-  struct Entry;  // what a signal handler can read
+  struct Entry;  // readable by a signal handler
 
  private:
   void discard() noexcept;
@@ -43,7 +43,7 @@ class Temporary {
 
   std::string path_;
   FileHandle file_;
-  FileHandle lock_;  // of a file: holds the lock when `file_` is taken or closed
+  FileHandle lock_;  // holds a file's lock when `file_` is taken or closed
   Entry* entry_ = nullptr;
 };
 

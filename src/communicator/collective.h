@@ -23,8 +23,8 @@ const char* to_string(CollectiveKind kind);  // the call's name
 struct Collective {
   CollectiveKind kind = CollectiveKind::barrier;
   int root = 0;     // of a broadcast
-  Bytes bytes = 0;  // of a share, or of all that is broadcast
-  Bytes whole = 0;  // of all shares; of a rank's whole that it exchanges
+  Bytes bytes = 0;  // of a share, or of a broadcast's data
+  Bytes whole = 0;  // of all shares together, or of the whole that a rank exchanges
   friend bool operator==(const Collective&, const Collective&) = default;
 };
 // Ranks send its bytes: it must have no padding, which may hold anything.

@@ -28,8 +28,8 @@ struct ModuleKind {
   const char* entry;        // the function that it exports, which returns its head
   const char* environment;  // the variable that may name another file
   const char* needs;        // the library that it needs, as the loader names it
-  const char* install;      // what brings that library
-  const char* build;        // what to do where there is no module
+  const char* install;      // how to get that library
+  const char* build;        // what to do without a module
   unsigned abi;
 };
 

@@ -55,7 +55,7 @@ class SimulatedCommunicator final : public Communicator {
   Mutex mutex_;
   CondVar ended_;
   std::size_t pending_ STOWAGE_GUARDED_BY(mutex_) = 0;
-  LaneId lane_ STOWAGE_GUARDED_BY(mutex_) = 0;  // of the work that is pending
+  LaneId lane_ STOWAGE_GUARDED_BY(mutex_) = 0;  // lane of the pending work
   std::vector<std::unique_ptr<Work>> works_ STOWAGE_GUARDED_BY(mutex_);
   std::vector<Work*> idle_ STOWAGE_GUARDED_BY(mutex_);
 };

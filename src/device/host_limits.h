@@ -15,7 +15,7 @@ namespace stowage {
 struct HostLimit {
   std::string name;    // "the memory limit of the control group /job (2.00 GiB, of which 1.20 GiB are taken)"
   Bytes room = 0;      // bytes that this process may take beside what it has
-  std::string remedy;  // what to do where that is too little: "raise its memory.max"
+  std::string remedy;  // what to do if that is too little: "raise its memory.max"
   bool of_process = false;  // others of the same program have as much for themselves
 };
 
@@ -51,7 +51,7 @@ std::optional<Bytes> locked_memory_limit(const std::string& root = "/");
 
 // A failure because memory ran out, or because no thread could be started.
 struct Shortage {
-  std::string text;       // with what to do about it
+  std::string text;       // includes what to do about it
   bool of_limit = false;  // a limit that the process has for itself, `ulimit -v` or `-d`, may be the reason
 };
 // Returns the shortage behind `error`; nullopt for other errors. Reads no files, since little memory may

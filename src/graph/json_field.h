@@ -33,7 +33,7 @@ inline constexpr std::size_t most_dimensions = 16;
 struct JsonSource {
   std::string what;                // "graph JSON"
   std::string remedy;              // "give the text that to_json wrote"
-  std::string whole = "the text";  // what a field without a path is
+  std::string whole = "the text";  // name of a field without a path
 };
 
 // Parses the text. Throws InvalidInput that begins with `source.what` and ends with its remedy: for text that

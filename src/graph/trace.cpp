@@ -208,7 +208,7 @@ class TraceReader {
   std::optional<TraceHeader> header_;
   std::size_t header_line_ = 0;
   Graph graph_;
-  std::optional<TraceTensors> tensors_;  // from the header on
+  std::optional<TraceTensors> tensors_;  // set once the header is read
   std::unordered_map<std::string, OpId> ops_;
   std::unordered_map<std::string, std::uint32_t> units_;
   std::uint32_t unit_ = no_id;  // of the op before

@@ -24,7 +24,7 @@ std::vector<TensorId> trained_by_first_use(const Graph& graph);
 // The gradient that a parameter's update reads; a backward op writes it.
 struct FinalGradient {
   TensorId tensor = no_id;
-  std::int64_t count = 0;  // of its elements, those that are no padding (share_state.h)
+  std::int64_t count = 0;  // elements without padding (share_state.h)
 };
 
 // Adds a "square_sum" op behind each op that completes a parameter's gradient, the "clip" op, and one

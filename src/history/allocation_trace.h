@@ -20,7 +20,7 @@ enum class TraceKind : std::uint8_t { allocate, free };
 struct TraceOperation {
   TraceKind kind = TraceKind::allocate;
   AllocationId id = 0;
-  Bytes bytes = 0;           // of the allocation, as it was asked for, on its free too
+  Bytes bytes = 0;           // requested size of the allocation, also on its free
   std::uint32_t stream = 0;  // of the allocation, numbered from 0 by first use
   friend bool operator==(const TraceOperation&, const TraceOperation&) = default;
 };

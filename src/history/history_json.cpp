@@ -131,7 +131,7 @@ class HistoryReader {
   }
 
   struct Live {
-    std::optional<AllocationId> id;  // none: of no bytes
+    std::optional<AllocationId> id;  // nullopt: an allocation of no bytes
     std::size_t line = 0;
   };
 

@@ -29,12 +29,13 @@ constexpr const char* gathers_name = "gathers";
 constexpr const char* exchanges_name = "exchanges";
 constexpr const char* together_name = "links_together";
 constexpr const char* through_host_name = "through_host";  // always there
-constexpr const char* over_link_name = "over_link";        // where it is true
+constexpr const char* over_link_name = "over_link";        // only if true
 constexpr std::size_t most_items = 1024;
 constexpr std::size_t most_ops = 8192;
 constexpr std::size_t most_characters = 4096;
 constexpr std::uint64_t most_bytes = std::uint64_t{1} << 62U;
-constexpr std::uint64_t most_host_bytes = std::uint64_t{1} << 55U;  // those of all devices are a number still
+constexpr std::uint64_t most_host_bytes = std::uint64_t{1}
+                                          << 55U;  // the sum over all devices still fits a number
 // Limits per second: a thousand times a machine of today.
 constexpr double most_bytes_per_second = 1e16;
 constexpr double most_flops_per_second = 1e20;

@@ -25,10 +25,10 @@ struct StoredPart {
 
 struct ParameterParts {
   TensorId parameter = no_id;
-  TensorId low = no_id;  // what makes master weights of a narrow type
+  TensorId low = no_id;  // the rest of a narrow type's master weights
   std::int64_t rows = 0;
   std::int64_t columns = 0;
-  std::int64_t stored_rows = 0;  // of these rows, those that files have
+  std::int64_t stored_rows = 0;  // rows that files have
   std::vector<StoredPart> parts;
   bool may_be_missing = false;
 };

@@ -8,7 +8,7 @@ struct Linear {
   std::string name;
   Value x, weight, bias;
   Attributes attributes;
-  double flops = 0;                 // of one of the three products
+  double flops = 0;                 // of each of the three products
   std::vector<std::int64_t> shape;  // of the result
 };
 

@@ -46,7 +46,7 @@ class PlacedBlocks {
   std::vector<Window> windows_;
   Window gathered_;
   Window all_;                 // but for those still to be sorted in
-  std::vector<Placed> added_;  // those
+  std::vector<Placed> added_;  // blocks that all_ lacks
   std::size_t many_ = 0;       // blocks of a window: worth looking for those that have ended
   std::uint64_t looks_ = 0;
 };

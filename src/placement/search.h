@@ -45,7 +45,7 @@ class Search {
     std::size_t refuted = 0;  // refuted_.size() at entry
     std::size_t pending = 0;  // pending_.size() at entry
     bool is_split = false;
-    int item = -1;  // that was placed, unless the frame is split
+    int item = -1;  // the placed item, unless the frame is split
     Skyline::Mark before;
   };
   // `item` was tried at its least offset and refuted, provided that the bounds `why` hold.

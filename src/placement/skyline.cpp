@@ -113,7 +113,7 @@ void Skyline::undo(const Mark& mark) {
     placed_[at(change.item)] = 0;
     touch(change.item);
     for (int s = item.first; s < item.last; ++s) {
-      ++open_[at(s)];  // what was taken last lies just behind the open ones
+      ++open_[at(s)];  // the item taken last lies just behind the open ones
       if (s > item.first) ++crossing_[at(s)];
     }
   }

@@ -27,7 +27,7 @@ struct Section {
   // second top is of another item.
   std::int64_t top = nowhere;
   std::int64_t second_top = nowhere;
-  int lowest = -1;  // whose top the first one is
+  int lowest = -1;  // the item with the first top
 };
 
 class Skyline {

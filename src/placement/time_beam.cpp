@@ -14,7 +14,7 @@ namespace {
 struct Stay {
   Bytes begin = 0, end = 0;
   std::int64_t last = 0;
-  double beside_below = 0;  // what of_neighbours says of it and the next below
+  double beside_below = 0;  // of_neighbours of this and the next below
 };
 std::uint64_t key_of(Bytes begin, std::int64_t last) {
   constexpr std::uint64_t golden = 0x9e3779b97f4a7c15U, odd = 0xbf58476d1ce4e5b9U;
@@ -40,7 +40,7 @@ struct Partial {
 
 struct Candidate {
   std::size_t partial = 0;
-  std::size_t before = 0;  // which of its stays is next above
+  std::size_t before = 0;  // index of the next stay above
   Bytes offset = 0;
   double beside_below = 0, beside_above = 0;
 };
@@ -330,7 +330,7 @@ class TimeBeam {
   }
   // Keeps the best candidates, one for each set of live bytes.
   void keep_best(std::uint32_t id) {
-    constexpr std::size_t spare = 3;  // those with the same bytes live
+    constexpr std::size_t spare = 3;  // room for candidates with the same live bytes
     const Bytes size = align_up(items_[id].bytes, options_.alignment);
     std::size_t kept = 0;
     keys_.clear();
@@ -362,12 +362,12 @@ class TimeBeam {
   }
 
   static constexpr std::size_t stop_distance = 16;  // turns
-  static constexpr std::size_t most_tries = 3;      // to come past one turn
-  static constexpr std::size_t most_seen = 4;       // where items repeat: the last begins of their periods
+  static constexpr std::size_t most_tries = 3;      // attempts to pass one turn
+  static constexpr std::size_t most_seen = 4;       // remembered begins of periods in a repeat
   static constexpr std::size_t most_repeated = 64;  // placements that go on as before
   static constexpr std::size_t periods_apart = 8, most_wider = 4;
   static constexpr std::size_t many_live = 96;       // for which no more than the width is carried along
-  static constexpr std::size_t searched_cycles = 1;  // that end where items stop to repeat
+  static constexpr std::size_t searched_cycles = 1;  // cycles searched before a repeat ends
 
   BeamOptions options_;
   std::span<const PlacementItem> items_;
@@ -377,11 +377,11 @@ class TimeBeam {
   std::size_t wide_, width_ = 0;                // placements that are carried along: at most, and now
   std::size_t searched_ = 0;                    // turns, without those that went as before
   std::size_t failed_ = 0, careful_until_ = 0;  // turns
-  std::size_t tries_ = 0;                       // to come past `failed_`
+  std::size_t tries_ = 0;                       // attempts to pass `failed_`
   std::vector<Stop> stops_, seen_;
   std::vector<Partial> partials_, next_;                               // by rising node
-  std::int64_t first_end_ = std::numeric_limits<std::int64_t>::max();  // of what is live
-  KeySet keys_;                                                        // of what is kept
+  std::int64_t first_end_ = std::numeric_limits<std::int64_t>::max();  // end of the first live item
+  KeySet keys_;                                                        // keys of the kept candidates
   std::vector<Candidate> candidates_;
   std::vector<Ranked> ranked_;
   std::vector<Node> nodes_;

@@ -35,7 +35,7 @@ std::vector<std::size_t> frequent_distances(std::span<const std::uint32_t> seque
 }
 
 void add_stretches(std::span<const std::uint32_t> sequence, std::size_t period, std::vector<Repeat>& found) {
-  std::size_t begin = period;  // of what stands a period before too
+  std::size_t begin = period;  // begin of elements that equal those a period before
   for (std::size_t i = period; i <= sequence.size(); ++i) {
     if (i < sequence.size() && sequence[i] == sequence[i - period]) continue;
     if (i - begin >= (least_periods - 1) * period) found.push_back({begin - period, i, period});

@@ -23,10 +23,10 @@ struct Hall {
   Mutex telling;
   Mutex mutex;
   CondVar changed;
-  std::uint64_t call STOWAGE_GUARDED_BY(mutex) = 0;  // that all have come to
+  std::uint64_t call STOWAGE_GUARDED_BY(mutex) = 0;  // the last call to which all have come
   std::optional<int> root STOWAGE_GUARDED_BY(mutex);
   std::map<int, std::string> parts STOWAGE_GUARDED_BY(mutex);                       // of the next call
-  std::shared_ptr<const std::vector<std::string>> texts STOWAGE_GUARDED_BY(mutex);  // of the last
+  std::shared_ptr<const std::vector<std::string>> texts STOWAGE_GUARDED_BY(mutex);  // of the last call
   std::optional<RankFailure> failure STOWAGE_GUARDED_BY(mutex);
   std::set<int> departed STOWAGE_GUARDED_BY(mutex);
   std::vector<Lines> lines;  // by rank

@@ -23,10 +23,10 @@ constexpr const char* call = "joining";
 // the first guest is sent away.
 constexpr std::size_t most_guests = 256;
 constexpr int most_at_once = 64;                  // before they are heard
-constexpr std::chrono::seconds greeting_time{5};  // of one guest; of one try to connect
+constexpr std::chrono::seconds greeting_time{5};  // limit of a guest's greeting, and of an attempt to connect
 constexpr std::chrono::milliseconds between_tries{50};
-constexpr std::chrono::seconds answer_time{10};  // in which rank 0 says why its patience is lost
-constexpr std::chrono::seconds naming_time{5};   // in which a name that the system cannot resolve yet may be
+constexpr std::chrono::seconds answer_time{10};  // limit of rank 0's answer after its patience is over
+constexpr std::chrono::seconds naming_time{5};   // wait for a name that the system cannot resolve yet
 constexpr int most_told_strangers = 10;
 
 Deadline in_time(std::chrono::milliseconds time) { return Clock::now() + time; }

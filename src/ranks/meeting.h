@@ -74,7 +74,7 @@ class Reception {
   Descriptor listening_;
   std::vector<Descriptor> ranks_;
   int missing_ = 0;
-  int strangers_ = 0;  // that were sent away
+  int strangers_ = 0;  // number that were sent away
 };
 
 // Joins as another rank: returns the connection with rank 0 once the group has begun. Throws as admit() does,

@@ -68,7 +68,7 @@ class MessageReader {
 
  private:
   std::string received_;
-  std::size_t taken_ = 0;  // of them
+  std::size_t taken_ = 0;  // bytes of received_ that were read
 };
 
 // Appends the integer as four bytes, little-endian.

@@ -20,8 +20,8 @@ namespace stowage::ranks {
 
 using Clock = std::chrono::steady_clock;
 using Deadline = Clock::time_point;
-inline constexpr std::chrono::milliseconds between_looks{
-    100};  // of a waiting thread, at other reasons to end
+// Pause of a waiting thread between its looks at other reasons to end.
+inline constexpr std::chrono::milliseconds between_looks{100};
 
 // Owns a file descriptor, and closes it.
 class Descriptor {
@@ -53,7 +53,7 @@ Address any_address(std::uint16_t port);
 // The reason that the system knows no address of a name.
 struct Names {
   std::string why;
-  bool may_come = false;  // those that it asks do not answer
+  bool may_come = false;  // the name servers do not answer
 };
 // Returns the IPv4 addresses of a name. If there are none, `names` says why.
 std::vector<Address> addresses_of(const std::string& host, std::uint16_t port, Names& names);

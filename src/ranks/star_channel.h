@@ -53,7 +53,7 @@ class Star final : public Channel {
     Descriptor connection;
     MessageReader reader;              // the thread's own
     std::deque<SharedBytes> outgoing;  // under mutex_, as all below
-    std::size_t sent = 0;              // of the first of them
+    std::size_t sent = 0;              // bytes of the first one that were sent
     Deadline heard{};
     bool is_done = false;  // is gone, or dead
   };
@@ -99,7 +99,7 @@ class Star final : public Channel {
   std::uint32_t calls_ STOWAGE_GUARDED_BY(mutex_) = 0;
   std::optional<Deadline> waits_since_ STOWAGE_GUARDED_BY(mutex_);  // a call
   Collection collection_ STOWAGE_GUARDED_BY(mutex_);
-  std::optional<Message> whole_ STOWAGE_GUARDED_BY(mutex_);  // of the last call that all have come to
+  std::optional<Message> whole_ STOWAGE_GUARDED_BY(mutex_);  // texts of the last call to which all have come
   std::optional<RankFailure> failure_ STOWAGE_GUARDED_BY(mutex_);
   std::set<int> departed_ STOWAGE_GUARDED_BY(mutex_);
   bool stops_ STOWAGE_GUARDED_BY(mutex_) = false;

@@ -76,7 +76,7 @@ void Star::read_from(Peer& peer) {
     while (std::optional<Message> message = peer.reader.next()) {
       handle(peer, std::move(*message));
       const MutexLock lock(mutex_);
-      if (peer.is_done) return;  // what follows is of no rank any more
+      if (peer.is_done) return;  // later messages are of no rank
     }
   } catch (const BadMessage& error) {
     lose(peer.rank, fmt::format("it sends what no rank sends ({})", error.what()));
@@ -150,7 +150,7 @@ void Star::write_to(Peer& peer) {
     const std::string_view left = std::string_view(*peer.outgoing.front()).substr(peer.sent);
     const ssize_t sent =
         ::send(peer.connection.number(), left.data(), left.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (sent < 0) break;  // that it is gone is found by reading
+    if (sent < 0) break;  // reading finds that the peer is gone
     peer.sent += static_cast<std::size_t>(sent);
     if (peer.sent < peer.outgoing.front()->size()) break;
     peer.outgoing.pop_front();

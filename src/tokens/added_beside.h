@@ -26,13 +26,13 @@ struct NamedToken {
 };
 
 struct AddedBeside {
-  std::string file;                // that has the tokens, for messages
+  std::string file;                // the file with the tokens, for messages
   std::vector<AddedToken> tokens;  // by id
   std::vector<NamedToken> named;
 
   std::string config;               // the path of tokenizer_config.json; empty: it is not there
   bool any_class = false;           // its tokenizer_class takes tokenizer.json as it is
-  std::map<std::string, bool> set;  // those of the settings that it has, and that are not null
+  std::map<std::string, bool> set;  // settings that the file has, unless null
   std::optional<bool> setting(const char* name) const;
   // Throws InvalidInput: these files have `value` for a setting for which `file` has another.
   [[noreturn]] void refuse(const char* name, bool value, const std::string& file) const;

@@ -90,7 +90,7 @@ class PairCounts {
  private:
   struct Pair {
     std::uint64_t count = 0;
-    std::vector<std::size_t> pieces;  // those that may hold it
+    std::vector<std::size_t> pieces;  // pieces that may hold the pair
   };
   // An entry may be out of date, but the pair's latest entry is never below its count.
   struct Entry {

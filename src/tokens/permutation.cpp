@@ -11,7 +11,7 @@ namespace {
 // Four rounds would do for long halves; halves of a few bits need more for uniform permutations (as in NIST
 // SP 800-38G).
 constexpr std::uint32_t rounds = 12;
-constexpr std::uint32_t stream = 3;  // what else draws from Philox by the same seed has another one
+constexpr std::uint32_t stream = 3;  // other users of Philox with the same seed have other streams
 
 class Feistel {
  public:

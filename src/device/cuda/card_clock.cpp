@@ -45,7 +45,7 @@ HostClock::time_point CardClock::pass(cudaEvent_t event, const Doing& what) {
 void CardClock::read_both(const Doing& what) {
   constexpr int readings = 3;
   HostClock::duration least = HostClock::duration::max();
-  host_now_ = {};  // of none yet
+  host_now_ = {};  // no reading yet
   for (int i = 0; i < readings; ++i) {
     const HostClock::time_point begin = HostClock::now();
     const HostClock::duration took = pass(other_, what) - begin;

@@ -55,7 +55,7 @@ class CurrentDevice {
 
  private:
   const OutsideCapture outside_;
-  int before_ = -1;  // to become current again; -1: none
+  int before_ = -1;  // device to make current again; -1: none
 };
 
 class CudaDevice final : public Device {
@@ -180,7 +180,7 @@ class CudaDevice final : public Device {
   const bool keeps_current_;
   const Bytes scratch_bytes_;
   std::string name_;
-  Bytes others_ = 0;                // of other programs, when the device was opened
+  Bytes others_ = 0;                // bytes of other programs when the device was opened
   std::unique_ptr<Memory> memory_;  // from the constructor to the destructor
   const std::shared_ptr<HostOrder> order_ = std::make_shared<HostOrder>();
 

@@ -26,7 +26,7 @@ struct HostFailure {
 
 class HostOrder {
  public:
-  using Clock = std::vector<std::uint64_t>;  // by lane: how many of its host functions; missing ones are 0
+  using Clock = std::vector<std::uint64_t>;  // number of host functions by lane; missing ones are 0
 
   void add_lane(LaneId lane);
   void remove_lane(LaneId lane);
@@ -54,14 +54,14 @@ class HostOrder {
     Clock clock;
   };
   struct EventState {
-    LaneId lane = 0;  // that recorded it last
+    LaneId lane = 0;  // the lane that recorded it last
     Clock clock;
   };
   struct Failed {
     LaneId lane = 0;
     std::uint64_t function = 0;  // number on its lane, from 1
     std::shared_ptr<const HostFailure> failure;
-    std::vector<LaneId> reported;  // by these
+    std::vector<LaneId> reported;  // lanes that have reported it
     bool covered_by(const Clock& clock) const { return lane < clock.size() && clock[lane] >= function; }
     bool was_reported_by(LaneId other) const;
     void set_reported(LaneId other, bool value);

@@ -68,7 +68,7 @@ class Memory {
     Bytes bytes = 0;  // as asked
     MemoryKind kind = MemoryKind::device;
     std::uint64_t number = 0;  // the how-manieth allocation of this device, from 1
-    bool is_present = false;   // what was asked for is mapped, as far as it lies in the allocation
+    bool is_present = false;   // the bytes asked for are mapped, as far as they lie in the allocation
   };
   // Returns the allocation that holds `address`, and whether `bytes` from there on can be touched.
   std::optional<Found> find(const void* address, Bytes bytes = 1) const STOWAGE_EXCLUDES(table_);
@@ -83,7 +83,7 @@ class Memory {
     Bytes reserved = 0;  // address space: whole granules where backing is mapped or range
     Backing backing = Backing::plain;
     std::uint64_t number = 0;
-    std::map<Bytes, Bytes> pieces = {};  // what is mapped: end by begin, as offsets
+    std::map<Bytes, Bytes> pieces = {};  // mapped pieces: end by begin, as offsets
     MemoryKind kind() const {
       if (backing == Backing::pageable) return MemoryKind::pageable;
       return backing == Backing::pinned ? MemoryKind::pinned : MemoryKind::device;
@@ -116,7 +116,7 @@ class Memory {
   const Options options_;
   const MemoryBinder binder_;
   std::unique_ptr<VirtualMemory> virtual_;  // null: plain allocations
-  Mutex changes_;                           // of whoever changes something, before `table_`
+  Mutex changes_;                           // held by calls that change something; taken before `table_`
   mutable Mutex table_;
   std::uint64_t allocations_ STOWAGE_GUARDED_BY(changes_) = 0;
   std::map<const std::byte*, Allocation> live_ STOWAGE_GUARDED_BY(table_);  // by base

@@ -44,7 +44,7 @@ class VirtualMemory {
   const DriverApi& api_;
   int ordinal_;
   Bytes granularity_ = 0;
-  std::vector<Handle> unreleased_;  // what the driver would not take back yet
+  std::vector<Handle> unreleased_;  // handles that the driver has not taken back yet
 };
 
 }  // namespace stowage::cuda

@@ -92,7 +92,7 @@ class ReaderPool {
 
 class AccessHistory {
  public:
-  explicit AccessHistory(ReaderPool& readers) : readers_(&readers) {}  // which outlives it
+  explicit AccessHistory(ReaderPool& readers) : readers_(&readers) {}  // must outlive this object
 
   // Forgets everything; the whole range is `defined` or not.
   void reset(Bytes bytes, bool defined);
@@ -127,8 +127,8 @@ class AccessHistory {
     bool defined = false;
   };
 
-  std::size_t index_at(Bytes position) const;  // of the segment that holds the byte
-  std::size_t split_at(Bytes position);        // of the segment that begins there; cuts one if needed
+  std::size_t index_at(Bytes position) const;  // returns the segment that holds the byte
+  std::size_t split_at(Bytes position);        // returns the segment that begins there; cuts one if needed
   void merge_with_left(std::size_t index);
 
   ReaderPool* readers_;

@@ -101,7 +101,7 @@ class Implementation final : public MeetingDevice {
   const Link& link(LaneRole role) const { return role == LaneRole::h2d ? options_.h2d : options_.d2h; }
 
   const SimulatedOptions options_;
-  std::optional<Wire> wire_;  // where directions slow each other
+  std::optional<Wire> wire_;  // set if directions slow each other
   const SteadyClock clock_;
   mutable Mutex mutex_;
   Signals signals_;

@@ -23,8 +23,8 @@ struct Meeting {
   std::string_view name;
   double (*function)(void* context, const Arrival& arrival) = nullptr;
   void* context = nullptr;            // must outlive the work
-  std::span<const Access> accesses;   // as those of a launch, but what is read need not be defined
-  std::span<const Access> undefined;  // those parts of what is written whose value is undefined
+  std::span<const Access> accesses;   // as of a launch, but bytes that are read may be undefined
+  std::span<const Access> undefined;  // parts of the written bytes that are undefined
 };
 
 class MeetingDevice : public SimulatedDevice {

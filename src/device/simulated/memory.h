@@ -47,7 +47,7 @@ class Memory {
   Allocation& reserve(Bytes bytes);
   void map(Allocation& range, Bytes offset, Bytes bytes, Bytes piece = granularity);  // fresh poison
   void unmap(Allocation& range, Bytes offset, Bytes bytes);  // whole pieces; inaccessible again
-  void release(Allocation& allocation);                      // what is still mapped, too
+  void release(Allocation& allocation);                      // also unmaps mapped granules
 
   // Returns the allocation that holds `address`; null if none.
   Allocation* find(const void* address);
