@@ -20,10 +20,11 @@
 #include <cstdint>
 
 #include "kernels/cuda/attention.h"
-#include "kernels/cuda/attention_grid.h"
 #include "kernels/math/bfloat16.h"
 
 namespace stowage::cuda {
+
+struct AttentionGrid;
 
 void flash_attention(const AttentionShape& shape, const float* qkv, float* out, float* log_sum_exp,
                      void* stream);
