@@ -4,7 +4,7 @@
 #include <map>
 #include <utility>
 
-#include "src/placement/touched.h"
+#include "src/placement/methods.h"
 #include "stowage/placement.h"
 
 namespace stowage {

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "src/machine/machine_text.h"
+#include "src/machine/chosen_machine.h"
 #include "stowage/machine_file.h"
 #include "stowage/planner.h"
 #include "stowage/trace.h"

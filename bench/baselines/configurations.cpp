@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "offload/plan/policies/policies.h"
-#include "src/machine/machine_text.h"
+#include "src/machine/chosen_machine.h"
 #include "stowage/error.h"
 #include "tools/choices/machine_choice.h"
 #include "tools/choices/model_spec.h"

@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "src/machine/machine_text.h"
+#include "src/machine/chosen_machine.h"
 #include "stowage/error.h"
 #include "stowage/graph_builder.h"
 #include "stowage/machine_file.h"

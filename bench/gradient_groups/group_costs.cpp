@@ -9,7 +9,7 @@
 #include <string>
 #include <variant>
 
-#include "src/machine/machine_text.h"
+#include "src/machine/chosen_machine.h"
 #include "stowage/machine_file.h"
 #include "stowage/planner.h"
 #include "tools/choices/machine_choice.h"

@@ -4,7 +4,7 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "src/machine/machine_text.h"
+#include "src/machine/chosen_machine.h"
 #include "stowage/error.h"
 #include "tools/choices/machine_choice.h"
 #include "tools/choices/model_spec.h"

@@ -8,7 +8,7 @@
 #include <fstream>
 
 #include "bench/replay/recorded_steps.h"
-#include "src/history/history_json.h"
+#include "src/history/histories.h"
 #include "stowage/models.h"
 #include "tools/replay/generated_traces.h"
 

@@ -3,7 +3,7 @@
 #include <map>
 #include <vector>
 
-#include "src/history/history_json.h"
+#include "src/history/histories.h"
 #include "stowage/caching_allocator.h"
 #include "stowage/simulated_device.h"
 #include "tools/replay/graph_trace.h"

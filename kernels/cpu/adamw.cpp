@@ -1,4 +1,4 @@
-// Compiled with contraction off: the device's AdamW must give the same bits.
+// This file is compiled with contraction off: the device's AdamW must give the same bits.
 #include "kernels/cpu/adamw_simd.h"
 #include "kernels/cpu/optimizer.h"
 #include "src/base/parallel_for.h"

@@ -1,9 +1,10 @@
-// Compiled once for each instruction set, by including itself. Contraction is off: the device's AdamW must
-// give the same bits, and a record must be read by another instruction set than the one that wrote it.
+// This file is compiled once for each instruction set, by including itself. Contraction is off: the device's
+// AdamW must give the same bits, and every instruction set must read the records of any other.
 #include "kernels/cpu/adamw_simd.h"
 
-// Machines without AVX2 are served by SSE4 or plain code, and nothing here gains from the last AVX-512
-// extensions. Vectors of a length unknown to the compiler cannot be members of a struct.
+// Disabled targets: SSSE3, since SSE4 or plain code serves machines without AVX2; AVX3_DL, which gains
+// nothing here; and targets with vectors of a length unknown to the compiler, which cannot be members of
+// a struct.
 #define HWY_DISABLED_TARGETS \
   (HWY_SSSE3 | HWY_AVX3_DL | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
 #undef HWY_TARGET_INCLUDE
@@ -58,7 +59,7 @@ class UndoableBody {
     }
   }
 
-  // Of all gradients: usual steps come of no others.
+  // Whether all gradients were finite; usual steps have no others.
   bool finite() const { return hn::AllTrue(bits_tag, hn::Lt(largest_, all_bits(0x7f800000U))); }
 
  private:

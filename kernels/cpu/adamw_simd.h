@@ -1,6 +1,6 @@
-// AdamW in vectors of the widest instruction set that the machine has (Highway). Each gives the bits of
-// kernels/math/adamw.h: every operation is rounded by itself, in the same order. These functions run on the
-// calling thread; adamw.cpp and speculative_adamw.cpp have the loops over threads.
+// AdamW in vectors of the widest instruction set that the machine has (Highway). Every instruction set gives
+// the bits of kernels/math/adamw.h: every operation is rounded by itself, in the same order. These functions
+// run on the calling thread; adamw.cpp and speculative_adamw.cpp have the loops over threads.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace stowage::cpu {
 
-// An update's constants, and those that compute the values before it from the values behind it.
+// Constants of an update, and of its inverse, which computes the old values from the new ones.
 struct UndoableConstants {
   AdamWConstants<float> update;
   float inverse_beta1, inverse_beta2;
@@ -25,22 +25,23 @@ struct UndoableConstants {
         inverse_decay(static_cast<float>(1 / (1 - settings.learning_rate * settings.weight_decay))) {}
 };
 
-// Each for AdamWOperands<float>, SplitAdamWOperands and HalfAdamWOperands. Elements [0, count).
+// Updates elements [0, count). Operands: AdamWOperands<float>, SplitAdamWOperands or HalfAdamWOperands, here
+// and below.
 template <class Operands>
 void update_elements(const AdamWConstants<float>& constants, std::int64_t count, const Operands& operands);
 
-// For count <= undo_tile. Updates in place and says what takes it back. False if a gradient is not finite;
-// the tile is updated all the same.
+// Updates in place and sets the residues that undo it. Requires count <= undo_tile. Returns false if a
+// gradient is not finite; the tile is updated all the same.
 template <class Operands>
 bool update_undoably(const UndoableConstants& constants, std::int64_t count, const Operands& operands,
                      TileResidues& residues);
 
-// Takes back what update_undoably did with the same constants and residues.
+// Undoes update_undoably of the same constants and residues.
 template <class Operands>
 void take_back(const UndoableConstants& constants, std::int64_t count, const Operands& operands,
                const TileResidues& residues);
 
-// take_back, then update_elements with `right`; the old values are only in registers.
+// As take_back, then update_elements with `right`, but the old values stay in registers.
 template <class Operands>
 void update_again(const UndoableConstants& wrong, const AdamWConstants<float>& right, std::int64_t count,
                   const Operands& operands, const TileResidues& residues);
@@ -56,12 +57,12 @@ struct UpdateFunctions {
                        const TileResidues&);
 };
 
-// Names of those that these functions are compiled for and this machine has, best first; for tests and
-// measurements.
+// Returns the names of the compiled instruction sets that this machine has, best first; for tests
+// and measurements.
 std::vector<std::string> instruction_sets();
 std::string instruction_set_in_use();
-// From now on by the one of this name; "" for the best. Not while another thread updates. InvalidInput if
-// there is none.
+// Makes updates use the instruction set of this name; "" for the best. Requires that no thread updates
+// meanwhile. Throws InvalidInput if there is none of the name.
 void use_instruction_set(const std::string& name);
 
 }  // namespace stowage::cpu

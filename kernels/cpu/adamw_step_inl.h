@@ -1,6 +1,5 @@
-// One step of AdamW in vectors, and the way back: what estimates the values before it, and the codes of what
-// that is off. It is included once for each instruction set (Highway's way): the guard is turned over each
-// time.
+// A step of AdamW in vectors, and its inverse: estimates of the old values, and codes of the estimates'
+// errors. Included once for each instruction set (Highway's way): the guard toggles each time.
 #if defined(STOWAGE_ADAMW_STEP) == defined(HWY_TARGET_TOGGLE)
 #ifdef STOWAGE_ADAMW_STEP
 #undef STOWAGE_ADAMW_STEP
@@ -45,15 +44,15 @@ class Divisor {
   bool usable_;
 };
 
-// An update, with those of its values that the way back needs.
+// An update, with the values that its inverse needs.
 struct Step {
   Element next;
   Floats first_part, second_part;  // the gradient's share of the moments
   Floats quotient;                 // of the corrected moments
 };
 
-// A step is computed in two parts, so that vectors whose moments all have usual sizes take a quicker second
-// one. It gives the same bits.
+// Computes a step in two parts, so that vectors whose moments all have usual sizes take a quicker second
+// part, with the same bits.
 class Update {
  public:
   explicit Update(const AdamWConstants<float>& from)
@@ -67,13 +66,13 @@ class Update {
         weight_decay_(all(from.weight_decay)),
         learning_rate_(all(from.learning_rate)),
         scale_(all(from.scale)) {}
-  // One whose usual steps are usual for Estimate too.
+  // An update whose usual steps are usual for Estimate too.
   explicit Update(const UndoableConstants& from) : Update(from.update) {
     constants_usual_ =
         constants_usual_ && std::isfinite(from.inverse_beta1) && std::isfinite(from.inverse_beta2);
   }
 
-  // Together as adamw_update.
+  // begin and end together compute adamw_update.
   HWY_INLINE Step begin(const Element& old, Floats gradient) const {
     Step step;
     set_parts(step, gradient);
@@ -88,7 +87,7 @@ class Update {
     step.next.parameter = hn::Sub(old_parameter, hn::Mul(learning_rate_, change));
   }
 
-  // The same step, from the values behind it.
+  // begin_back and end_back compute the same step from the new values.
   HWY_INLINE Step begin_back(const Element& next, Floats gradient) const {
     Step step;
     step.next = next;
@@ -100,9 +99,8 @@ class Update {
     set_quotient<usual>(step);
   }
 
-  // Whether all moments behind the step are normal numbers of 2^-90 to 2^90, and second ones positive. Then
-  // the gradients were finite, no division by a correction underflows, and an estimate of the old moments is
-  // no NaN.
+  // Whether all new moments are normal numbers of 2^-90 to 2^90, and second moments positive. Then the
+  // gradients were finite, no division by a correction underflows, and no estimate of the old moments is NaN.
   HWY_INLINE bool is_usual(const Step& step) const {
     constexpr std::uint32_t least = (127U - 90U) << 23U, span = 180U << 23U;
     const Integers m = hn::And(bits_of(step.next.first_moment), all_bits(0x7fffffffU));
@@ -130,8 +128,7 @@ class Update {
   bool constants_usual_ = correction1_.usable() && correction2_.usable();
 };
 
-// The way back: nearly the values before a step. Never NaN, whose bits differ from one instruction set to
-// another.
+// Estimates the values before a step. Never returns NaN, whose bits differ between instruction sets.
 class Estimate {
  public:
   explicit Estimate(const UndoableConstants& from)
@@ -154,9 +151,9 @@ class Estimate {
   Floats inverse_beta1_, inverse_beta2_, inverse_decay_, learning_rate_;
 };
 
-// Codes, or more than escape_code where there is none: old values of the estimate's sign whose bits are near
-// to its bits have one. (Those across zero are far in units in the last place but for the smallest of
-// numbers.)
+// Returns codes, or values above escape_code if there is no code. An old value has a code if it has the
+// estimate's sign and its bits are near to the estimate's. (Values across zero are far in units in the last
+// place, except for the smallest numbers.)
 HWY_INLINE Integers code_or_more(Floats old, Floats estimate) {
   return hn::Add(hn::Sub(bits_of(old), bits_of(estimate)), all_bits(code_of_zero));
 }

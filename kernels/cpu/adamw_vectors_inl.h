@@ -1,5 +1,5 @@
-// Vectors of AdamW's operands: how they are read, written and fetched ahead, in f32 and with split weights.
-// It is included once for each instruction set (Highway's way): the guard is turned over each time.
+// Vectors of AdamW's operands: reads, writes and prefetches, in f32 and with split weights. Included once for
+// each instruction set (Highway's way): the guard toggles each time.
 #if defined(STOWAGE_ADAMW_VECTORS) == defined(HWY_TARGET_TOGGLE)
 #ifdef STOWAGE_ADAMW_VECTORS
 #undef STOWAGE_ADAMW_VECTORS
@@ -21,7 +21,7 @@ namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// As many lanes as the machine has, at most TileResidues::most_lanes.
+// Vectors with the machine's number of lanes, at most TileResidues::most_lanes.
 using Float = hn::CappedTag<float, TileResidues::most_lanes>;
 using Bits = hn::RebindToUnsigned<Float>;
 using SignedBits = hn::RebindToSigned<Float>;
@@ -125,7 +125,7 @@ HWY_INLINE void restore_parameter(const HalfAdamWOperands& of, std::int64_t i, F
   set_parameter(of, i, value);
 }
 
-// Fetches into the cache what is at element i, for a vector at a time.
+// Fetches the operands at element i into the cache, a vector at a time.
 HWY_INLINE void fetch(const AdamWOperands<float>& of, std::int64_t i) {
   hwy::Prefetch(of.parameter + i);
   hwy::Prefetch(of.gradient + i);
@@ -156,7 +156,7 @@ HWY_INLINE void set_moments(const Operands& of, std::int64_t i, const Element& n
   hn::StoreU(next.second_moment, float_tag, of.new_second_moment + i);
 }
 
-// Less than a vector of elements, in memory that has a whole one.
+// Tail: fewer elements than a vector; buffers are padded to one.
 template <class Operands>
 class Padded;
 
@@ -209,9 +209,9 @@ class Padded<SplitOperands<T>> {
   float first_moment_[lanes] = {}, second_moment_[lanes] = {};
 };
 
-// Elements between those that are fetched into the cache and those that are computed: some hundred
-// nanoseconds of work. So memory is busy too while a tile's residues are packed, and across the ends of
-// tiles. Nothing faults behind the last element.
+// Distance in elements from the computed ones to the ones fetched into the cache: some hundred nanoseconds of
+// work. Memory is thus busy also while a tile's residues are packed, and across the ends of tiles. Prefetches
+// behind the last element do not fault.
 constexpr std::int64_t fetched_ahead = 512;
 
 // A tile's record grows by 12 bits for each element, and some for exceptions.

@@ -13,7 +13,7 @@
 namespace stowage::cpu {
 namespace {
 
-// Of one row over the keys seen so far: the largest score, and the sum of exp(score - largest).
+// A row's state over the keys seen so far: the largest score, and the sum of exp(score - largest).
 template <class T>
 struct RowState {
   T largest = 0, sum = 0;
@@ -46,14 +46,14 @@ STOWAGE_HOST_DEVICE void scale_loop(std::int64_t count, T factor, T* values) {
   for (std::int64_t i = 0; i < count; ++i) values[i] *= factor;
 }
 
-// The first keys of a row.
+// Processes the first keys of a row.
 template <class T>
 STOWAGE_HOST_DEVICE void start_row(std::int64_t count, T* scores, RowState<T>& state) {
   state.largest = largest_of(count, scores);
   state.sum = exponentials_loop(count, state.largest, scores);
 }
 
-// Further keys: what was summed against the old largest score, `out` too, is scaled to the new one.
+// Processes further keys: sums against the old largest score, and `out`, are scaled to the new one.
 template <class T>
 STOWAGE_HOST_DEVICE void extend_row(std::int64_t count, T* scores, RowState<T>& state, std::int64_t width,
                                     T* out) {
@@ -84,7 +84,7 @@ class Forward {
   Forward(const AttentionShape& shape, const T* qkv, T* out, T* log_sum_exp)
       : shape_(shape), qkv_(qkv), out_(out), log_sum_exp_(log_sum_exp), mask_(shape.random, shape.dropout) {}
 
-  // One block of queries against all keys that they see.
+  // Computes a block of queries against all keys that they see.
   void run(const Head& head, std::int64_t row) const {
     ScoresTile<T> tile;
     RowState<T> states[query_block];
@@ -115,7 +115,7 @@ class Forward {
   }
 
  private:
-  // Row i of the tile: from scores to weights, dropped ones included.
+  // Turns row i of the tile from scores into weights, after dropout.
   void weigh(const Head& head, const Block& block, std::int64_t i, ScoresTile<T>& tile, RowState<T>& state,
              T* out) const {
     T* scores = tile.data + i * key_block;
@@ -131,8 +131,8 @@ class Forward {
     std::fill(scores + seen, scores + block.keys, T{0});
   }
 
-  // Below every score, and no difference of two of them overflows. What it adds to sums before the first key
-  // that is seen is scaled to nothing by that one.
+  // A hidden key's score: below every score, but so that no difference of two scores overflows. Its part of
+  // sums before the first seen key is scaled to zero by that key.
   static constexpr T hidden = std::numeric_limits<T>::lowest() / 4;
 
   const AttentionShape& shape_;
@@ -156,7 +156,7 @@ void require_keys(const AttentionShape& shape) {
   }
 }
 
-// Head by head, each widened.
+// Computes head by head, each widened to f32.
 template <Narrow T>
 void attend_widened(const AttentionShape& shape, const T* qkv, T* out, float* log_sum_exp) {
   const std::int64_t sequence = shape.sequence;

@@ -21,11 +21,10 @@ struct AttentionShape {
   std::int64_t head_width() const { return width / heads; }
 };
 
-// qkv[N, 3 width] holds queries, keys and values side by side, each split in heads.
-// out = dropout(softmax(q k^T / sqrt(head width))) v; log_sum_exp[samples, heads, sequence] of the
-// scaled scores. Throws InvalidInput for a sample of which no position is seen, and where `padded_at_end`
-// does not hold. Of bf16 and f16 the rows of a head are widened, and its results rounded: what lies between
-// is f32.
+// qkv[N, 3 width] holds queries, keys and values side by side, each split in heads. out = dropout(softmax(q
+// k^T / sqrt(head width))) v; log_sum_exp[samples, heads, sequence] of the scaled scores. Throws InvalidInput
+// for a sample without a seen position, and if `padded_at_end` does not hold. In bf16 and f16 a head's rows
+// are widened and its results rounded: all arithmetic between is f32.
 template <class T>
 void attention(const AttentionShape& shape, const T* qkv, T* out, Sum<T>* log_sum_exp);
 

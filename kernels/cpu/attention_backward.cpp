@@ -14,7 +14,7 @@ STOWAGE_HOST_DEVICE void probabilities_loop(std::int64_t count, T log_sum_exp, T
   for (std::int64_t i = 0; i < count; ++i) scores[i] = exponential(scores[i] - log_sum_exp);
 }
 
-// From probabilities to gradients of scores; `weighted` = sum of probability * its gradient.
+// Turns probabilities into gradients of scores; `weighted` = sum of probability * its gradient.
 template <class T>
 STOWAGE_HOST_DEVICE void scores_gradient_loop(std::int64_t count, T weighted, const T* gradient,
                                               T* probabilities) {
@@ -61,8 +61,8 @@ class Backward {
         dqkv_(dqkv),
         mask_(shape.random, shape.dropout) {}
 
-  // The last queries come first: they see every key, so that they can overwrite what the
-  // gradients of keys and values held, and the others add to it.
+  // The last queries come first: they see every key, so they overwrite the gradients of keys and values, and
+  // the other queries add to these.
   void run(const Head& head) const {
     const std::int64_t last = (shape_.sequence - 1) / query_block * query_block;
     for (std::int64_t row = last; row >= 0; row -= query_block) {
@@ -152,7 +152,7 @@ class Backward {
   DropoutMask mask_;
 };
 
-// Head by head, each widened.
+// Computes head by head, each widened to f32.
 template <Narrow T>
 void differentiate_widened(const AttentionShape& shape, const T* qkv, const T* out, const float* log_sum_exp,
                            const T* dout, T* dqkv) {

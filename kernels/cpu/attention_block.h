@@ -1,4 +1,4 @@
-// What attention and its gradient share: where a head's rows lie, and the blocks they are cut in.
+// Common parts of attention and its gradient: the places of a head's rows, and the blocks they are cut in.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,7 @@ struct ScoresTile {
   alignas(64) T data[query_block * key_block];
 };
 
-// One head of one sample.
+// A head of a sample.
 struct Head {
   std::int64_t sample = 0, index = 0;
 };
@@ -61,7 +61,7 @@ inline std::int64_t keys_seen(const AttentionShape& shape, std::int64_t row, std
   return shape.causal ? row + rows : shape.sequence;
 }
 
-// How many of the block's keys its row `row + i` sees: at least one.
+// Returns how many of the block's keys its row `row + i` sees: at least one.
 inline std::int64_t visible(const AttentionShape& shape, const Block& block, std::int64_t i) {
   return shape.causal ? std::min(block.keys, block.row + i + 1 - block.key) : block.keys;
 }
@@ -95,7 +95,7 @@ inline AttentionShape alone(const AttentionShape& shape, const Head& head) {
   return one;
 }
 
-// Rows of f32 from or to rows of a narrow type, each with a stride of its own.
+// Convert rows between f32 and a narrow type, each with its own stride.
 template <Narrow T>
 void widen_rows(std::int64_t rows, std::int64_t width, const T* from, std::int64_t stride,
                 std::int64_t to_stride, float* to) {
@@ -107,7 +107,7 @@ void narrow_rows(std::int64_t rows, std::int64_t width, const float* from, std::
   for (std::int64_t row = 0; row < rows; ++row) narrow(width, from + row * from_stride, to + row * stride);
 }
 
-// Queries, keys and values of a head, to or from one [sequence, 3 head width] in f32.
+// Convert a head's queries, keys and values to and from one [sequence, 3 head width] in f32.
 template <Narrow T>
 void widen_head(const AttentionShape& shape, const Head& head, const T* qkv, float* to) {
   const HeadRows<const T*> rows = rows_of(shape, head, qkv);

@@ -1,7 +1,6 @@
-// STOWAGE_CLONES: compiles a function once per x86-64 level and picks the machine's at start-up, so
-// that a generic build uses AVX-512 where there is any. The clones differ in rounding: bits are the
-// same on machines of one kind. Off under the thread sanitizer, whose runtime is not up yet when
-// the choice is made.
+// STOWAGE_CLONES: compiles a function once per x86-64 level and picks the machine's at start-up, so that a
+// generic build uses AVX-512 if the machine has it. Clones round differently: bits are the same on machines
+// of one kind. Off under the thread sanitizer, whose runtime is not up yet when the choice is made.
 //
 // A cloned function must be a plain one (no template, no lambda inside); what it calls is inlined.
 #pragma once

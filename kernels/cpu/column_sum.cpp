@@ -1,4 +1,4 @@
-#include "kernels/cpu/column_sum.h"
+#include "kernels/cpu/linear.h"
 
 #include <algorithm>
 

@@ -8,7 +8,6 @@
 #include "include/stowage/error.h"
 #include "kernels/cpu/adamw_simd.h"
 #include "kernels/cpu/undo_record.h"
-#include "kernels/cpu/undo_tiles.h"
 
 namespace stowage::cpu {
 namespace {
@@ -28,7 +27,7 @@ void require_in_place(const Weights& weights) {
         "an update of bf16 or 8-bit moments is made in place: give it outputs that are its inputs");
 }
 
-// The weights from element `begin` on, with the tile's moments.
+// Returns the weights from element `begin` on, with the tile's moments.
 AdamWOperands<float> with_moments(const AdamWOperands<float>& of, std::int64_t begin, MomentTile& tile) {
   return {of.parameter + begin,     of.gradient + begin, tile.first, tile.second,
           of.new_parameter + begin, tile.first,          tile.second};
@@ -79,7 +78,7 @@ constexpr std::int64_t saved_bytes(const SplitOperands<T>&) {
 template <class Moments>
 constexpr std::int64_t moment_bytes = std::is_same_v<Moments, EightBitMoments> ? 1 : 2;
 
-// Where a tile's piece of the record is; all tiles before it are whole.
+// Returns the tile's piece of the record. Requires that all tiles before it are whole.
 template <class Weights, class Moments, class Byte>
 Byte* at_element(std::int64_t begin, const CompactAdamWOperands<Weights, Moments>& of, Byte* record) {
   return record + value_record_bytes(begin, moment_bytes<Moments>, saved_bytes(of.weights));

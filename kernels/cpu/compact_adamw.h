@@ -1,9 +1,9 @@
-// AdamW whose moments are kept in fewer bytes: tile by tile of undo_tile elements they become f32, are
-// updated with the weights as kernels/math/adamw.h says, and are rounded again. On any number of threads and
-// with any instruction set the bits are the same.
+// AdamW with moments in fewer bytes. Tile by tile, of undo_tile elements, the moments become f32, are updated
+// with the weights as kernels/math/adamw.h says, and are rounded again. The bits depend neither on the number
+// of threads nor on the instruction set.
 //
-// An update may be made before the norm is known and be taken back, by the calls of speculative_adamw.h and
-// under their contract, but the record holds the tiles' old values (value_record_bytes in undo_record.h).
+// An update may be made before the norm is known and be undone, by the calls of speculative_adamw.h and under
+// their contract, but the record holds the tiles' old values (value_record_bytes in undo_record.h).
 #pragma once
 
 #include <cstddef>
@@ -15,8 +15,8 @@
 
 namespace stowage::cpu {
 
-// Weights: AdamWOperands<float> or SplitOperands, updated in place; their own moments are not looked at.
-// Moments: Bf16Moments or EightBitMoments.
+// Weights: AdamWOperands<float> or SplitOperands, updated in place; their own moments are ignored. Moments:
+// Bf16Moments or EightBitMoments.
 template <class Weights, class Moments>
 struct CompactAdamWOperands {
   Weights weights;

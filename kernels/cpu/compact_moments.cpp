@@ -11,9 +11,9 @@
 namespace stowage::cpu {
 namespace {
 
-// The upper 16 bits of a share, from 2^-26 on, below which there is no boundary, to 1. Between two of these
-// keys lies one boundary at most, so that a share's code is found in two looks and one comparison, in vectors
-// too.
+// Keys: the upper 16 bits of a share, from 2^-26, below which there is no boundary, to 1. Two neighbouring
+// keys have at most one boundary between them, so a share's code is found in two look-ups and a comparison,
+// in vectors too.
 constexpr std::int32_t first_key = (127 - 26) << 7, last_key = 127 << 7;
 constexpr std::int32_t keys = last_key - first_key + 1;
 
@@ -35,7 +35,7 @@ struct CodesByKey {
 constexpr CodesByKey<first_moment_bits> first_codes;
 constexpr CodesByKey<second_moment_bits> second_codes;
 
-// By code: the share, of a first moment with its sign.
+// Shares by code; a first moment's share has its sign.
 struct SharesByCode {
   float first[256] = {}, second[256] = {};
 
@@ -48,7 +48,7 @@ struct SharesByCode {
 };
 constexpr SharesByCode shares;
 
-// As first_moment_of and second_moment_of.
+// Compute first_moment_of and second_moment_of.
 STOWAGE_CLONES void decode_first(std::int64_t count, const std::uint8_t* codes, float largest, float* to) {
   for (std::int64_t i = 0; i < count; ++i) to[i] = shares.first[codes[i]] * largest;
 }
@@ -62,7 +62,7 @@ STOWAGE_CLONES std::uint32_t largest_magnitude(std::int64_t count, const float* 
   return largest;
 }
 
-// The codes of magnitudes of a block. Loops that do little each are ones that compilers make vectors of.
+// Finds the codes of a block's magnitudes. Several short loops, which compilers vectorise.
 template <int bits>
 [[gnu::always_inline]] inline void find_codes(const CodesByKey<bits>& by_key, std::int64_t count,
                                               const float* magnitudes, float largest, std::int32_t* codes) {
@@ -79,7 +79,7 @@ template <int bits>
   }
 }
 
-// As first_moment_code and second_moment_code.
+// Compute first_moment_code and second_moment_code.
 STOWAGE_CLONES void encode_first(std::int64_t count, const float* from, float largest, std::uint8_t* to) {
   float magnitudes[moment_block];
   std::int32_t codes[moment_block];
@@ -124,7 +124,7 @@ STOWAGE_CLONES void round_to_nearest(std::int64_t count, const float* from, Bflo
   for (std::int64_t i = 0; i < count; ++i) to[i] = Bfloat16(from[i]);
 }
 
-// As rounding_draw, of the elements 8 first … 8 (first + count) - 1 of a parameter.
+// Computes rounding_draw for the elements 8 first … 8 (first + count) - 1 of a parameter.
 STOWAGE_CLONES void draw_groups(const RandomStream& stream, std::uint64_t first, std::int32_t count,
                                 std::uint16_t* draws) {
   std::uint32_t words[4][undo_tile / 8 + 1];

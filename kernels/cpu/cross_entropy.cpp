@@ -45,10 +45,10 @@ STOWAGE_HOST_DEVICE void softmax_loop(std::int64_t count, Sum<T> log_sum_exp, Su
 
 template <class T>
 struct Softmax {
-  T log_sum_exp, scale;  // what makes a weight of an exponential
+  T log_sum_exp, scale;  // scale: factor from exponential to weight
 };
 
-// x becomes the exponentials of what it is below the largest: one for each element.
+// Replaces each x by exp(x - largest).
 template <class T>
 STOWAGE_HOST_DEVICE Softmax<T> exponentials_loop(std::int64_t count, T* x) {
   const T largest = largest_of(count, x);
@@ -100,20 +100,21 @@ T share_of(std::int64_t count, double loss_scale) {
   return static_cast<T>(count == 0 ? 0 : loss_scale / static_cast<double>(count));
 }
 
-// Of a row whose target counts. `to` may be the row.
+// Writes the gradient of a row whose target counts. `to` may be the row.
 template <class T>
 void write_gradient(const Logits& shape, std::int32_t target, Sum<T> log_sum_exp, Sum<T> share, const T* row,
                     T* to) {
   const Sum<T> logit = wide(row[target]);
   softmax(shape.vocabulary, log_sum_exp, share, row, to);
   std::fill(to + shape.vocabulary, to + shape.columns(), T{});
-  // A difference of what a narrow type has rounded already would be rounded twice.
+  // In a narrow type the target's probability is computed anew: its stored value is rounded already, and the
+  // difference would be rounded twice.
   to[target] = is_narrow<T> ? rounded<T>(exponential(logit - log_sum_exp) * share - share)
                             : rounded<T>(wide(to[target]) - share);
 }
 
-// One row's loss; the row becomes its gradient. A narrow row cannot hold exponentials meanwhile, so these are
-// computed twice.
+// Returns a row's loss and replaces the row by its gradient. A narrow row cannot hold exponentials meanwhile,
+// so they are computed twice.
 template <Narrow T>
 double differentiate(const Logits& shape, std::int32_t target, float share, T* row) {
   if (target < 0) {

@@ -30,11 +30,11 @@ void cross_entropy_backward(const Logits& shape, const T* logits, const std::int
                             const Sum<T>* log_sum_exp, T* dlogits, std::int64_t count = of_the_rows,
                             double loss_scale = 1);
 
-// How many targets are not negative. Throws as above.
+// Returns the number of targets that are not negative. Throws as above.
 std::int64_t counted_targets(std::int64_t rows, std::int64_t vocabulary, const std::int32_t* targets);
 
-// Both at once, for some rows of a batch in which `count` targets count: replaces logits by dlogits and
-// returns the sum of the rows' losses, added in order of n to `sum`.
+// Loss and gradient at once, for some rows of a batch in which `count` targets count: replaces logits by
+// dlogits and returns `sum` plus the rows' losses, added in order of n.
 template <class T>
 double cross_entropy_in_place(const Logits& shape, std::int64_t count, double sum,
                               const std::int32_t* targets, T* logits, double loss_scale = 1);

@@ -1,4 +1,4 @@
-// Dropout over a run of elements: the mask is drawn anew wherever it is needed, never stored.
+// Dropout over a run of elements: the mask is drawn anew for each use, never stored.
 #pragma once
 
 #include <cstdint>

@@ -63,8 +63,8 @@ void gelu_backward_range(Form, std::int64_t count, const double* x, const double
   gelu_backward_loop<Form>(count, x, dy, dx);
 }
 
-// Calls each(begin, length) for parts of [0, count), in parallel. A part of a narrow type is a block, which
-// fits the buffers; else it is a whole chunk, since there is nothing to widen.
+// Calls each(begin, length) for parts of [0, count), in parallel. Parts of a narrow type are blocks, which
+// fit the buffers; other types need no widening, and their parts are whole chunks.
 template <class T, class Each>
 void for_parts(std::int64_t count, Each&& each) {
   parallel_for(count, chunk, [&](std::int64_t begin, std::int64_t end) {
@@ -94,7 +94,7 @@ void map(std::int64_t count, const T* a, const T* b, T* y, const Function& funct
   });
 }
 
-// Of a narrow type at most a block.
+// y = a + b; at most a block of a narrow type.
 template <class T>
 void add_part(std::int64_t length, const T* a, const T* b, T* y) {
   Sum<T> buffer[block];
@@ -104,7 +104,7 @@ void add_part(std::int64_t length, const T* a, const T* b, T* y) {
   store(length, to, y);
 }
 
-// y = the tree over rows that are `stride` apart, of at most a block.
+// y = the tree sum of rows that are `stride` apart; at most a block.
 template <class T>
 void add_rows(std::int64_t rows, std::int64_t stride, std::int64_t length, const T* a, T* y) {
   if (rows == 1) std::copy_n(a, length, y);
@@ -136,7 +136,7 @@ void tree_sum(std::int64_t rows, std::int64_t length, std::int64_t count, const 
   });
 }
 
-// In blocks that stay in the first cache, since y may be a or b.
+// Works in blocks that stay in the first-level cache, since y may be a or b.
 template <class T>
 void add_dropout(const RandomStream& stream, double probability, std::int64_t count, const T* a, const T* b,
                  T* y) {

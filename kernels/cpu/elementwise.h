@@ -13,8 +13,8 @@ enum class GeluForm : std::uint8_t { tanh, erf };
 template <class T>
 void add(std::int64_t count, const T* a, const T* b, T* y);
 // y[i], i < count: the sum of a[row * length + i] over `rows` rows, a power of two, in a balanced tree of
-// adjacent pairs (stowage/tree_sum.h), with the bits of `add`. For i in [count, length) 0, and a is not read.
-// y is not a.
+// adjacent pairs (stowage/tree_sum.h), with the bits of `add`. y[i] is 0 for i in [count, length), where a is
+// not read. Requires that y is not a.
 template <class T>
 void tree_sum(std::int64_t rows, std::int64_t length, std::int64_t count, const T* a, T* y);
 // y = a + dropout(b)

@@ -4,6 +4,8 @@
 #include <string>
 
 #include "kernels/cpu/storage.h"
+#include "kernels/math/bfloat16.h"
+#include "kernels/math/float16.h"
 #include "src/base/parallel_for.h"
 #include "stowage/error.h"
 
@@ -37,7 +39,7 @@ void sum_of_rows(std::int64_t width, const T* a, const T* b, T* y) {
   for (std::int64_t i = 0; i < width; ++i) y[i] = rounded<T>(wide(a[i]) + wide(b[i]));
 }
 
-// The table's gradient, in some of its columns, where T is summed in.
+// Computes some columns of the table's gradient, summed in T in place.
 template <class T>
 void sum_in_place(const EmbeddingShape& shape, const std::int32_t* tokens, std::int64_t columns, const T* dy,
                   T* dtable) {
@@ -48,7 +50,7 @@ void sum_in_place(const EmbeddingShape& shape, const std::int32_t* tokens, std::
     add_row(columns, dy + n * stride, dtable + tokens[n] * stride);
 }
 
-// As above where it is not: some rows of the table at a time, each over all tokens.
+// Computes the same for a narrow T: sums some rows of the table at a time, each over all tokens.
 template <class T>
 void sum_in_blocks(const EmbeddingShape& shape, const std::int32_t* tokens, std::int64_t columns, const T* dy,
                    T* dtable) {
@@ -128,5 +130,35 @@ template void position_backward(const EmbeddingShape&, const Bfloat16*, Bfloat16
 template void embedding(const EmbeddingShape&, const std::int32_t*, const Float16*, const Float16*, Float16*);
 template void embedding_backward(const EmbeddingShape&, const std::int32_t*, const Float16*, Float16*);
 template void position_backward(const EmbeddingShape&, const Float16*, Float16*);
+
+template <class T>
+void first_token(const FirstTokenShape& shape, const T* x, T* y) {
+  const std::int64_t width = shape.width;
+  parallel_for(shape.samples, 64, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t sample = begin; sample < end; ++sample)
+      std::copy_n(x + sample * shape.sequence * width, width, y + sample * width);
+  });
+}
+
+template <class T>
+void first_token_backward(const FirstTokenShape& shape, const T* dy, T* dx) {
+  const std::int64_t width = shape.width;
+  parallel_for(shape.samples, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t sample = begin; sample < end; ++sample) {
+      T* rows = dx + sample * shape.sequence * width;
+      std::copy_n(dy + sample * width, width, rows);
+      std::fill(rows + width, rows + shape.sequence * width, T{});
+    }
+  });
+}
+
+template void first_token(const FirstTokenShape&, const float*, float*);
+template void first_token(const FirstTokenShape&, const double*, double*);
+template void first_token_backward(const FirstTokenShape&, const float*, float*);
+template void first_token_backward(const FirstTokenShape&, const double*, double*);
+template void first_token(const FirstTokenShape&, const Bfloat16*, Bfloat16*);
+template void first_token_backward(const FirstTokenShape&, const Bfloat16*, Bfloat16*);
+template void first_token(const FirstTokenShape&, const Float16*, Float16*);
+template void first_token_backward(const FirstTokenShape&, const Float16*, Float16*);
 
 }  // namespace stowage::cpu

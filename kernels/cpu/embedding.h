@@ -24,4 +24,18 @@ void embedding_backward(const EmbeddingShape& shape, const std::int32_t* tokens,
 template <class T>
 void position_backward(const EmbeddingShape& shape, const T* dy, T* dpositions);
 
+// First tokens: each stands for its sample (BERT's [CLS]).
+
+struct FirstTokenShape {
+  std::int64_t samples = 0, sequence = 1, width = 0;
+};
+
+// y[samples, width] = x[samples * sequence, width] at rows 0, sequence, …
+template <class T>
+void first_token(const FirstTokenShape& shape, const T* x, T* y);
+
+// dx[samples * sequence, width]: dy at those rows, else 0.
+template <class T>
+void first_token_backward(const FirstTokenShape& shape, const T* dy, T* dx);
+
 }  // namespace stowage::cpu

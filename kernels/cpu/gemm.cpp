@@ -10,11 +10,11 @@
 #include "src/base/parallel_for.h"
 #include "stowage/error.h"
 
-// Of the OpenMP runtime that Debian's oneDNN brings: sets the calling thread's own limit.
+// A function of the OpenMP runtime that Debian's oneDNN brings; sets the calling thread's own limit.
 extern "C" void omp_set_num_threads(int threads);
 
-// oneDNN's library has it beside dnnl_sgemm, its headers do not. Its matmul primitive would compute the same,
-// but must be made anew for each shape and pair of strides.
+// oneDNN's library has this function beside dnnl_sgemm, but its headers do not declare it. Its matmul
+// primitive would compute the same, but must be made anew for each shape and pair of strides.
 extern "C" dnnl_status_t dnnl_gemm_bf16bf16f32(char a_transposed, char b_transposed, dnnl_dim_t m,
                                                dnnl_dim_t n, dnnl_dim_t k, float scale, const void* a,
                                                dnnl_dim_t a_stride, const void* b, dnnl_dim_t b_stride,
@@ -27,18 +27,19 @@ struct Tile {
   std::int64_t rows, columns;
 };
 
-// No tile is larger than `most`; where there would be too few to share, rows are cut down to `least_rows`.
+// Limits of a tile: none is larger than `most`. If there are too few tiles to share among threads, tiles are
+// cut down to `least_rows`.
 struct TileLimits {
   Tile most;
   std::int64_t least_rows;
 };
 
-// A core's second-level cache holds such a tile of f32 with what it is made from. oneDNN's own blocks are
-// 8 x 48.
+// Limits for f32: a core's second-level cache holds a tile with its operands. oneDNN's own blocks are 8 x 48.
 constexpr TileLimits wide_limits{{256, 384}, 96};
-// Of narrow types, f32 sums of a tile are on the stack: 192 KiB.
+// Limits for native products: a tile's f32 sums are on the stack, 192 KiB.
 constexpr TileLimits native_limits{{128, 384}, 64};
-// As above beside widened operands of `widened_run` products for each sum: 72 KiB + 144 KiB.
+// Limits for widened products: sums and widened operands of `widened_run` products for each sum are on the
+// stack, 72 KiB + 144 KiB.
 constexpr TileLimits widened_limits{{96, 192}, 64};
 constexpr std::int64_t widened_run = 128;
 
@@ -48,7 +49,7 @@ std::int64_t rounded_up(std::int64_t value, std::int64_t multiple) {
   return pieces(value, multiple) * multiple;
 }
 
-// Even tiles.
+// Returns the size of even tiles.
 Tile tile_of(std::int64_t m, std::int64_t n, const TileLimits& limits) {
   constexpr std::int64_t enough_tiles = 8;
   const std::int64_t across = pieces(n, limits.most.columns);
@@ -57,11 +58,11 @@ Tile tile_of(std::int64_t m, std::int64_t n, const TileLimits& limits) {
   return {rounded_up(pieces(m, down), 8), rounded_up(pieces(n, across), 48)};
 }
 
-// Sums along the tokens (weight gradients) are taken in runs of this length, one after another: a
-// longer run of a transposed matrix spans more pages than the core has at hand.
+// Length of a run of products. Sums along the tokens (weight gradients) are taken run by run: a longer run of
+// a transposed matrix would span more pages than the core's TLB holds.
 constexpr std::int64_t run = 512;
 
-// Products [first, first + length) of each sum.
+// Returns the part with products [first, first + length) of each sum.
 template <class T, class Out>
 Product<T, Out> run_of(const Product<T, Out>& whole, std::int64_t first, std::int64_t length) {
   Product<T, Out> part = whole;
@@ -92,7 +93,7 @@ void add_bias(Sum<T>* c, std::int64_t stride, std::int64_t rows, std::int64_t co
   }
 }
 
-// The part of the product that makes C's rows and columns from (row, column) on.
+// Returns the part of the product that makes C's tile at (row, column).
 template <class T, class Out>
 Product<T, Out> part(const Product<T, Out>& whole, std::int64_t row, std::int64_t column, const Tile& tile) {
   Product<T, Out> result = whole;
@@ -126,7 +127,7 @@ void widen_rows(const Matrix<T>& from, std::int64_t rows, std::int64_t columns, 
     widen(columns, from.data + row * from.stride, to + row * columns);
 }
 
-// The operands of at most one tile and one run, as stored, side by side in `buffer`.
+// Widens the operands of at most one tile and one run, as stored, side by side into `buffer`.
 template <Narrow T>
 Product<float> widened(const Product<T, float>& narrow, float* buffer) {
   const auto [m, n, k, a, b, c, c_stride] = narrow;
@@ -168,14 +169,14 @@ const TileLimits& limits_of() {
   return native ? native_limits : widened_limits;
 }
 
-// One tile, summed where it is to lie.
+// Makes a tile, summed in place.
 template <class T>
 void make_tile(const Product<T, Sum<T>>& tile, const T* bias, bool add) {
   multiply_in_runs(tile, add);
   if (bias != nullptr) add_bias(tile.c, tile.c_stride, tile.m, tile.n, bias);
 }
 
-// One tile, summed in f32 and rounded.
+// Makes a tile, summed in f32 and rounded.
 template <Narrow T>
 void make_tile(const Product<T>& tile, const T* bias, bool) {
   alignas(64) float sums[native_limits.most.rows * native_limits.most.columns];

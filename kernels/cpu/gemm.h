@@ -26,21 +26,20 @@ struct Product {
   std::int64_t c_stride = 0;
 };
 
-// How products of bf16 are computed. Sums are f32 in either case, of the same exact products in another
-// order.
+// Method for products of bf16. Both sum the same exact products in f32, in different orders.
 enum class NarrowProducts : std::uint8_t {
   native,   // by oneDNN's bf16 product: needs AVX-512 BF16 or AMX
   widened,  // operands are widened piece by piece, then multiplied as f32
 };
 // Native where the CPU has it, unless set otherwise.
 NarrowProducts narrow_products();
-// For tests and measurements; not while products are computed. Throws InvalidInput for `native` on a CPU that
-// lacks it.
+// Sets narrow_products(), for tests and measurements. Requires that no product is being computed. Throws
+// InvalidInput for `native` on a CPU that lacks it.
 void set_narrow_products(NarrowProducts products);
 
-// C = scale * A B, or C += scale * A B, in the calling thread: f32 through one oneDNN call held to
-// one thread, bf16 into f32 sums by narrow_products(), f16 into f32 sums of widened operands, f64 through
-// plain loops. Where C is not added to, what it held does not matter.
+// C = scale * A B, or C += scale * A B, in the calling thread: f32 through one oneDNN call held to one
+// thread, bf16 into f32 sums by narrow_products(), f16 into f32 sums of widened operands, f64 through plain
+// loops. Without `add`, C's old values do not matter.
 template <class T, class Out>
 void multiply_here(const Product<T, Out>& product, Out scale, bool add);
 template <>

@@ -40,7 +40,7 @@ STOWAGE_HOST_DEVICE Statistics<T> normalise_row(std::int64_t width, T epsilon, c
   return {mean, rstd};
 }
 
-// With n = (x - mean) rstd and g = dy gain: dx = rstd (g - average(g) - n average(g n)) (+ before).
+// dx = rstd (g - average(g) - n average(g n)) (+ before), with n = (x - mean) rstd and g = dy gain.
 template <class T>
 STOWAGE_HOST_DEVICE void backward_row(std::int64_t width, const T* x, const T* gain, T mean, T rstd,
                                       const T* dy, const T* before, T* dx) {
@@ -118,7 +118,7 @@ void backward(std::int64_t width, const double* x, const double* gain, double me
   backward_row(width, x, gain, mean, rstd, dy, before, dx);
 }
 
-// A whole block has a width that the compiler knows.
+// The width of a whole block is a constant to the compiler.
 STOWAGE_CLONES void parameters(const ParameterSums<float>& sums, std::int64_t begin, std::int64_t width) {
   if (width == block) parameter_block(sums, begin, block);
   if (width != block) parameter_block(sums, begin, width);
@@ -135,7 +135,7 @@ void parameters(const ParameterSums<double>& sums, std::int64_t begin, std::int6
   parameter_block(sums, begin, width);
 }
 
-// Four rows of buffers for narrow types; else none are needed.
+// Four rows of buffers for narrow types; other types need none.
 template <class T>
 class Rows {
  public:

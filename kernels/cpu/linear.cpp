@@ -1,6 +1,5 @@
 #include "kernels/cpu/linear.h"
 
-#include "kernels/cpu/column_sum.h"
 #include "kernels/cpu/gemm.h"
 
 namespace stowage::cpu {

@@ -15,20 +15,21 @@ struct LinearCrossEntropy {
   const T* x = nullptr;
   const T* weight = nullptr;
   const std::int32_t* targets = nullptr;
-  // The batch's, of which `targets` may be a part: they are counted. None: the targets are all.
+  // Targets of the whole batch, which are counted; `targets` may be a part of them. Null: `targets` is
+  // the batch.
   const std::int32_t* batch_targets = nullptr;
   std::int64_t batch = 0;
   double* loss = nullptr;  // sum of the rows' losses in f64 in order, over the targets that count
   T* dx = nullptr;
   T* dweight = nullptr;
   T* logits = nullptr;  // [chunk, outputs], scratch
-  // The outputs that count; those behind them are padding, whose gradients are 0. 0: all.
+  // The first outputs, which count; outputs behind them are padding, whose gradients are 0. 0: all count.
   std::int64_t vocabulary = 0;
   // [outputs], both or none.
   const T* bias = nullptr;
   T* dbias = nullptr;
-  // Sums of dweight and dbias over the chunks, scratch: for narrow types and more than one chunk, which would
-  // be rounded with every chunk. Else none.
+  // Scratch for sums of dweight and dbias over the chunks. Needed for narrow types and several chunks, since
+  // a narrow sum would be rounded with every chunk; else null.
   Sum<T>* dweight_sum = nullptr;
   Sum<T>* dbias_sum = nullptr;
   double loss_scale = 1;  // of the gradients

@@ -63,7 +63,7 @@ double square_sum(std::int64_t count, const T* x) {
   return sum;
 }
 
-// Small pieces share a chunk; a large one is itself made in parallel.
+// Small pieces share a chunk; square_sum itself is parallel for a large piece.
 template <class T>
 void square_sums(std::int64_t count, const T* x, std::int64_t pieces, std::int64_t piece, double* sums) {
   const std::int64_t together = std::max<std::int64_t>(1, smallest_chunk / std::max<std::int64_t>(1, piece));

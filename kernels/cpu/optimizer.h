@@ -15,23 +15,25 @@ namespace stowage::cpu {
 // Sum of squares in f64, by chunks that depend on `count` alone, added in order.
 template <class T>
 double square_sum(std::int64_t count, const T* x);
-// sums[p], p < pieces: as above of the elements [p * piece, (p + 1) * piece) below `count`, 0 of none.
+// sums[p], p < pieces: square_sum of the elements [p * piece, (p + 1) * piece) below `count`; 0 if there
+// are none.
 template <class T>
 void square_sums(std::int64_t count, const T* x, std::int64_t pieces, std::int64_t piece, double* sums);
 
-// Each of `sums` has `pieces` elements, a power of two. Element p of all is added up in the order of `sums`,
-// and these in a balanced tree of adjacent pairs (stowage/tree_sum.h).
+// Returns the sum of all elements of `sums`, arrays of `pieces` elements, a power of two. For each p,
+// elements p are added up in the order of `sums`; then these totals in a balanced tree of adjacent
+// pairs (stowage/tree_sum.h).
 double norm_part(std::span<const double* const> sums, std::int64_t pieces);
-// totals[p], p < pieces: those elements p, added up in that order.
+// totals[p], p < pieces: the elements p of `sums`, added up in that order.
 void add_pieces(std::span<const double* const> sums, std::int64_t pieces, double* totals);
 
-// norm = sqrt of the parts' sum, in the order they come, over the loss scale.
+// The norm: sqrt of the parts' sum, added in the order of the calls, over the loss scale.
 class ClippedNorm {
  public:
   explicit ClippedNorm(double loss_scale = 1) : loss_scale_(loss_scale) {}
   void add(double square_sum) { sum_ += square_sum; }
   double norm() const { return std::sqrt(sum_) / loss_scale_; }
-  // Of the gradients: 1, or less where `limit` > 0 is below the norm.
+  // Returns the gradients' factor: 1, or less if `limit` > 0 is below the norm.
   double scale(double limit) const { return limit > 0 && norm() > limit ? limit / norm() : 1; }
 
  private:
@@ -39,7 +41,7 @@ class ClippedNorm {
   double sum_ = 0;
 };
 
-// One tensor's update. The outputs may be the very inputs.
+// Operands of one tensor's update. The outputs may be the very inputs.
 template <class T>
 struct AdamWOperands {
   const T *parameter, *gradient, *first_moment, *second_moment;
@@ -54,7 +56,8 @@ template <class T>
 void adamw(const AdamWSettings& settings, double gradient_scale, std::int64_t count,
            const AdamWOperands<T>& operands);
 
-// The same for a weight of a narrow type T that `low` makes an f32: arithmetic in f32, gradients widened.
+// Operands for a weight of a narrow type T, which `low` completes to an f32: arithmetic in f32,
+// gradients widened.
 template <class T>
 struct SplitOperands {
   using Low = std::conditional_t<std::is_same_v<T, Bfloat16>, std::int16_t, std::int32_t>;

@@ -7,7 +7,6 @@
 #include "include/stowage/error.h"
 #include "kernels/cpu/adamw_simd.h"
 #include "kernels/cpu/undo_record.h"
-#include "kernels/cpu/undo_tiles.h"
 
 namespace stowage::cpu {
 namespace {
@@ -33,7 +32,7 @@ void require_in_place(const Operands& operands) {
   }
 }
 
-// Where a tile's piece of the record is; all tiles before it are whole.
+// Returns the tile's piece of the record. Requires that all tiles before it are whole.
 template <class Byte>
 Byte* at_element(std::int64_t begin, Byte* record) {
   return record + begin / undo_tile * undo_tile_bytes(undo_tile);

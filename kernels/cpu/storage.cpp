@@ -10,7 +10,7 @@ STOWAGE_CLONES void widen(std::int64_t count, const Bfloat16* x, float* y) {
     y[i] = std::bit_cast<float>(static_cast<std::uint32_t>(x[i].bits) << 16U);
 }
 
-// As Bfloat16's own rounding, with a choice in place of its branch.
+// Rounds as Bfloat16 does, with a selection in place of its branch.
 STOWAGE_CLONES void narrow(std::int64_t count, const float* x, Bfloat16* y) {
 #pragma omp simd
   for (std::int64_t i = 0; i < count; ++i) {

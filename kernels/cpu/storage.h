@@ -1,6 +1,6 @@
 // Tensors may be stored in a narrower type than kernels compute in. A kernel is a template on the type T that
 // its tensors hold; it computes, and keeps sums and statistics, in Sum<T>: f32 for bf16 and f16, else T
-// itself. Each result is rounded to T once.
+// itself. Results are rounded to T once.
 //
 // Loops over single elements use `wide` and `rounded`. Others work on rows or blocks:
 //
@@ -22,7 +22,7 @@
 
 namespace stowage::cpu {
 
-// Not computed in.
+// Types that are stored but not computed in.
 template <class T>
 concept Narrow = std::same_as<T, Bfloat16> || std::same_as<T, Float16>;
 template <class T>
@@ -68,8 +68,9 @@ void store(std::int64_t count, const float* buffer, T* y) {
   narrow(count, buffer, y);
 }
 
-// `count` numbers of the calling thread's own, until its next call: for rows too long for the stack. A caller
-// runs no parallel loop meanwhile, in which its thread could take up another kernel's work.
+// Returns `count` numbers that belong to the calling thread until its next call: for rows too long for the
+// stack. Requires that the caller runs no parallel loop meanwhile, in which its thread could take up another
+// kernel's work.
 template <class T>
 T* thread_scratch(std::int64_t count) {
   thread_local std::vector<T> scratch;

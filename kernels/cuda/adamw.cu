@@ -1,4 +1,4 @@
-// Compiled with contraction off (-fmad=false): the host's AdamW must give the same bits.
+// This file is compiled with contraction off (-fmad=false): the host's AdamW must give the same bits.
 #include <limits>
 
 #include "kernels/cuda/kernel_registry.h"
@@ -10,7 +10,7 @@ namespace stowage::cuda {
 
 inline constexpr int adamw_threads = 256;
 
-// Sixteen bits of any type, eight at a time.
+// Eight elements of any type of 16 bits.
 template <class Half>
 __device__ void load_halves(const Half* from, std::int64_t left, bool aligned, Half (&to)[8]) {
   if (aligned && left >= 8) {

@@ -1,4 +1,4 @@
-#include "kernels/cuda/add_bias.h"
+#include "kernels/cuda/gemm.h"
 
 #include "kernels/cuda/kernel_registry.h"
 #include "kernels/cuda/launch.h"
@@ -8,7 +8,7 @@ namespace stowage::cuda {
 
 inline constexpr int bias_threads = 256;
 
-// One pack of a row for each thread: blockIdx.x counts packs of the row, blockIdx.y rows.
+// A thread has one pack of a row: blockIdx.x counts packs of the row, blockIdx.y rows.
 template <class T>
 __global__ void add_bias_kernel(std::int64_t rows, std::int64_t columns, const T* bias, T* y, bool aligned) {
   const std::int64_t column =

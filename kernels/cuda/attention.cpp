@@ -5,7 +5,6 @@
 #include <string_view>
 #include <type_traits>
 
-#include "kernels/cuda/attention_use.h"
 #include "kernels/cuda/cudnn_attention.h"
 #include "kernels/cuda/flash_attention.h"
 #include "kernels/math/bfloat16.h"
@@ -22,7 +21,7 @@ void require_width(const AttentionShape& shape) {
                   shape.head_width(), widest_head));
 }
 
-// `cudnn` enqueues the work, or returns why it does not; then `own` enqueues it.
+// Calls `cudnn`, which enqueues the work or returns why it does not; then `own` enqueues it.
 template <class Cudnn, class Own>
 void in_half(const AttentionShape& shape, bool backward, Cudnn cudnn, Own own) {
   require_width(shape);
@@ -35,7 +34,7 @@ void in_half(const AttentionShape& shape, bool backward, Cudnn cudnn, Own own) {
   count_attention(AttentionMethod::own);
 }
 
-// f32 is no choice: there is no other kernel.
+// There is no choice for f32: cuDNN has no kernel for it.
 template <class Own>
 void in_f32(const AttentionShape& shape, Own own) {
   require_width(shape);

@@ -2,24 +2,22 @@
 // Stream order. Throws DeviceError, and InvalidInput for heads wider than 256 or where the lane's scratch is
 // too small.
 //
-// Which of two methods computes a shape is decided once for each shape and lane, from the shape, the card and
-// the libraries alone: cuDNN's fused attention (cudnn_attention.h) for bf16 and f16 without dropout, and
-// without padding or with padding at the end, where cuDNN takes it, else our own (flash_attention.h). Each
-// writes the same bits every time. For both the environment variable STOWAGE_ATTENTION says which may be
-// used:
+// There are two methods: cuDNN's fused attention (cudnn_attention.h) for bf16 and f16 without dropout, and
+// without padding or with padding at the end, if cuDNN takes the shape; else our own (flash_attention.h). The
+// method is chosen once for each shape and lane, from the shape, the card and the libraries alone. Both
+// methods write the same bits every time. The environment variable STOWAGE_ATTENTION says which may be used:
 //
-// - auto, or unset: as above. Each shape that cuDNN does not compute is told on stderr, once, with the
-// reason.
-//
+// - auto, or unset: as above; why cuDNN does not compute a shape is printed to stderr, once for each shape.
 // - cudnn: cuDNN alone. InvalidInput with the reason for a shape that it does not compute.
-//
 // - own: our own kernels alone. cuDNN is not opened.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 #include "kernels/math/philox.h"
+#include "stowage/cuda_device.h"
 
 namespace stowage::cuda {
 
@@ -32,7 +30,7 @@ struct AttentionShape {
   // [samples, sequence]: keys of positions that are 0 get no weight. Null: all are seen. A sample of zeros
   // alone gives rows of NaN.
   const std::int32_t* seen = nullptr;
-  // The caller's word that in each sample of `seen` no position is seen behind one that is not.
+  // The caller promises that in each sample of `seen` all seen positions come before the others.
   bool padded_at_end = false;
 
   std::int64_t head_width() const { return width / heads; }
@@ -58,5 +56,24 @@ struct AttentionGradient {
 };
 template <class T>
 void attention_backward(const AttentionShape& shape, const AttentionGradient<T>& of, void* stream);
+
+// The method that may compute attention, and the one that did. Thread-safe.
+
+enum class AttentionChoice : std::uint8_t { automatic, cudnn, own };
+
+// Reads STOWAGE_ATTENTION. Throws InvalidInput for a value other than cudnn, own and auto.
+AttentionChoice attention_choice();
+
+enum class AttentionMethod : std::uint8_t { cudnn, own, plain };
+
+void count_attention(AttentionMethod method);
+
+// Handles that cuDNN does not compute the shape, for this reason. If the choice is automatic, the reason is
+// kept, and printed to stderr once for each shape. If the choice is cuDNN alone, throws InvalidInput.
+void refuse_cudnn(AttentionChoice choice, const AttentionShape& shape, bool backward,
+                  std::string_view reason);
+
+// As include/stowage/cuda_device.h says.
+AttentionUse attention_use();
 
 }  // namespace stowage::cuda

@@ -1,14 +1,13 @@
 // Attention's tiles in bf16 or f16 (T) for tensor cores, in blocks of four warps. A warp owns 16 of its
-// block's rows (of queries, or of keys) and computes alone all that belongs to them, while tiles of the
-// others stream through shared memory (FlashAttention-2, section 3.3).
+// block's rows (of queries, or of keys) and computes all their results alone, while tiles of the other
+// operand stream through shared memory (FlashAttention-2, section 3.3).
 //
 // `width` is the head's width rounded up to 64, 128 or 256; columns behind the head's end, and rows behind
 // the sequence's, are zeros. A tile's rows are eight elements longer than they need to be: eight neighbouring
 // ones, which load_matrices reads at once, then lie in 32 different banks.
 //
 // The sixteen rows of a block stand in shared memory in another order (place_of_row): a lane's eight scores
-// then are those of two own rows and of four neighbouring streamed ones, and dropout draws for four keys at
-// once.
+// then belong to two own rows and four neighbouring streamed rows, and dropout draws for four keys at once.
 #pragma once
 
 #include <cmath>
@@ -23,7 +22,7 @@ namespace stowage::cuda {
 
 inline constexpr int tensor_warps = 4;
 inline constexpr int tensor_threads = tensor_warps * warp_size;
-// Of a multiprocessor, at least: one loads while another computes, and 255 registers of a thread are left.
+// Least blocks on a multiprocessor: one loads while another computes, and a thread may have 255 registers.
 inline constexpr int tensor_blocks = 2;
 inline constexpr int owned_rows = tensor_warps * block_side;  // of a block of threads
 
@@ -41,8 +40,8 @@ __device__ inline int place_of_row(int row) {
   return row / 16 * 16 + row % 8 / 2 * 4 + row % 16 / 8 * 2 + row % 2;
 }
 
-// Of a lane's scores in a block: rows own_row(0) and own_row(1), columns streamed_row() + {0, 1, 2, 3}, in
-// the tensors' order; and where they stand in its sums.
+// A lane's scores in a block: rows own_row(0) and own_row(1), columns streamed_row() + {0, 1, 2, 3}, in the
+// tensors' order; and their places in the lane's sums.
 __device__ inline int own_row(int i) { return place_of_row(lane_group() + 8 * i); }
 __device__ inline int streamed_row() { return 2 * lane_pair(); }
 __device__ constexpr int score_index(int i, int j) { return j / 2 * 4 + i * 2 + j % 2; }
@@ -71,7 +70,7 @@ __device__ inline void put_eight(T* x, std::int64_t count, bool aligned, const S
   }
 }
 
-// Rows [first, first + rows) of a head whose row 0 is at `from`. All threads of the block take part.
+// Loads rows [first, first + rows) of a head whose row 0 is at `from`. Requires all threads of the block.
 template <int width, class T>
 __device__ void load_rows(const AttentionGrid& grid, const T* from, std::int64_t stride, std::int64_t first,
                           int rows, T* tile) {
@@ -86,7 +85,7 @@ __device__ void load_rows(const AttentionGrid& grid, const T* from, std::int64_t
   }
 }
 
-// A warp's own rows as left operands: in registers where accumulators leave room for them.
+// A warp's own rows as left operands: in registers if the accumulators leave room for them.
 template <class T, int width>
 class OwnRows {
  public:
@@ -136,9 +135,9 @@ __device__ void add_weighted_rows(const LeftFragment& weights, const T* rows,
   }
 }
 
-// A warp's results, row i of a lane's two times factors[i], to rows [first, first + 16) and `columns` columns
-// of a tensor whose row 0 is at `to`. They pass through `staging`, 16 rows of a tile that nobody else reads
-// any more.
+// Stores a warp's results, row i of a lane's two times factors[i], to rows [first, first + 16) and `columns`
+// columns of a tensor whose row 0 is at `to`. They pass through `staging`, 16 rows of a tile that is no
+// longer read.
 template <int width, class T, int blocks>
 __device__ void store_results(const AttentionGrid& grid, const SumsFragment (&results)[blocks],
                               const float (&factors)[2], T* staging, T* to, std::int64_t stride,
@@ -201,7 +200,7 @@ __device__ unsigned seen_scores(const AttentionGrid& grid, std::int64_t first_ow
 }
 
 // Bit 4 i + j: whether dropout keeps a lane's score (i, j) of a head whose first row, of all heads' rows, is
-// head_row. All lanes of the warp take part.
+// head_row. Requires all lanes of the warp.
 template <bool rows_are_keys>
 __device__ unsigned kept_scores(const AttentionGrid& grid, std::int64_t head_row, std::int64_t first_own,
                                 std::int64_t first_streamed) {
@@ -213,7 +212,7 @@ __device__ unsigned kept_scores(const AttentionGrid& grid, std::int64_t head_row
     const std::int64_t key = first_streamed + streamed_row();
     return kept_keys(first_own + own_row(0), key) | kept_keys(first_own + own_row(1), key) << 4U;
   } else {
-    // Two lanes own the even and the odd ones of the same four keys: each draws for two of the four queries.
+    // Two lanes own the even and the odd keys of the same four: each lane draws for two of the four queries.
     const unsigned odd = own_row(0) % 2;
     const std::int64_t key = first_own + own_row(0) / 4 * 4;
     const std::int64_t query = first_streamed + streamed_row() + 2 * odd;

@@ -1,5 +1,5 @@
-// What both kinds of attention kernels need: where a head's rows lie, which keys a query sees, what dropout
-// keeps.
+// Common parts of both kinds of attention kernels: places of a head's rows, the keys that a query sees,
+// and dropout.
 #pragma once
 
 #include <cmath>
@@ -11,7 +11,7 @@
 
 namespace stowage::cuda {
 
-// What the kernels are told, by value.
+// The kernels' parameter, by value.
 struct AttentionGrid {
   std::int64_t heads, sequence, width, head_width;
   std::int64_t first_head;  // of the launch, counted through all samples
@@ -22,7 +22,7 @@ struct AttentionGrid {
   // [samples, sequence], or null; within a kernel, of the block's sample (of_head).
   const std::int32_t* seen;
 
-  // What the blocks of one head need.
+  // Returns the grid for the blocks of one head.
   __device__ AttentionGrid of_head(std::int64_t head) const {
     AttentionGrid grid = *this;
     if (seen != nullptr) grid.seen += head / heads * sequence;
@@ -30,7 +30,7 @@ struct AttentionGrid {
   }
 };
 
-// Where one head's rows start in [N, width] and [samples, heads, sequence] tensors.
+// Starts of a head's rows in [N, width] and [samples, heads, sequence] tensors.
 struct HeadPlace {
   std::int64_t out, row;
 
@@ -38,7 +38,7 @@ struct HeadPlace {
     out = head / grid.heads * grid.sequence * grid.width + head % grid.heads * grid.head_width;
     row = head * grid.sequence;
   }
-  // In [N, 3 width], of queries.
+  // Start of the head's queries in [N, 3 width].
   __device__ std::int64_t queries(const AttentionGrid& grid, std::int64_t head) const {
     return head / grid.heads * grid.sequence * 3 * grid.width + head % grid.heads * grid.head_width;
   }
@@ -49,7 +49,7 @@ __device__ inline bool sees(const AttentionGrid& grid, std::int64_t query, std::
          (grid.seen == nullptr || grid.seen[key] != 0);
 }
 
-// What dropout multiplies a head's probability by; `row` = number of the query through all heads.
+// Dropout's factor of a head's probability; `row` = number of the query through all heads.
 __device__ inline float kept(const AttentionGrid& grid, std::int64_t row, std::int64_t key) {
   return grid.dropped ? grid.mask.factor(static_cast<std::uint64_t>(row * grid.sequence + key)) : 1.0F;
 }

@@ -1,4 +1,4 @@
-// How attention is cut where a library's workspace does not hold all samples' heads at once: into slices of
+// Cuts attention if a library's workspace does not hold all samples' heads at once: into slices of
 // neighbouring samples, or of one sample's neighbouring heads, all of one size.
 #pragma once
 
@@ -9,16 +9,17 @@
 
 namespace stowage::cuda {
 
-// What one execution computes: all heads of some samples, or some heads of one sample.
+// The part that one execution computes: all heads of some samples, or some heads of one sample.
 struct AttentionSlice {
   std::int64_t samples = 0, heads = 0;
 };
 
-// The largest slices of heads * samples that fit `limit` bytes, where all at once take `workspace_of_all` and
-// a part its share; of the fewest such slices the most equal ones. Empty where not one head fits.
+// Returns the largest slices of heads * samples that fit `limit` bytes, if all at once take
+// `workspace_of_all` bytes and a part takes its share. Among the fewest such slices, returns the most equal
+// ones. Empty if not even one head fits.
 inline AttentionSlice slice_that_fits(const AttentionShape& shape, std::int64_t workspace_of_all,
                                       std::int64_t limit) {
-  constexpr std::int64_t fixed = 64 << 10;  // what does not shrink with the slice, generously
+  constexpr std::int64_t fixed = 64 << 10;  // bytes that do not shrink with the slice, generously
   const auto parts_of = [](std::int64_t all, std::int64_t part) { return (all + part - 1) / part; };
   const auto even = [&](std::int64_t all, std::int64_t most) { return parts_of(all, parts_of(all, most)); };
   const std::int64_t heads = shape.samples * shape.heads;
@@ -29,8 +30,8 @@ inline AttentionSlice slice_that_fits(const AttentionShape& shape, std::int64_t 
   return {even(shape.samples, fitting / shape.heads), shape.heads};
 }
 
-// Where slices of `part` of `all` start. Where they do not divide, the last one overlaps the one before: it
-// computes the same once more, and writes the same bits.
+// Starts of slices of `part` of `all`. If `part` does not divide `all`, the last slice overlaps the one
+// before: it computes the same once more, and writes the same bits.
 class SliceStarts {
  public:
   SliceStarts(std::int64_t all, std::int64_t part) : all_(all), part_(part) {}

@@ -1,4 +1,4 @@
-#include "kernels/cuda/attention_use.h"
+#include "kernels/cuda/attention.h"
 
 #include <fmt/core.h>
 
@@ -33,7 +33,7 @@ class Refusals {
                                 describe(shape, backward), reason));
     std::fprintf(stderr, "stowage: %s\n", told_.back().c_str());
   }
-  std::vector<std::string> told() STOWAGE_EXCLUDES(mutex_) {
+  std::vector<std::string> messages() STOWAGE_EXCLUDES(mutex_) {
     const MutexLock lock(mutex_);
     return told_;
   }
@@ -87,7 +87,7 @@ void refuse_cudnn(AttentionChoice choice, const AttentionShape& shape, bool back
 
 AttentionUse attention_use() {
   return {launches(AttentionMethod::cudnn), launches(AttentionMethod::own), launches(AttentionMethod::plain),
-          use().refusals.told()};
+          use().refusals.messages()};
 }
 
 }  // namespace stowage::cuda

@@ -6,7 +6,6 @@
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/pack.h"
 #include "kernels/cuda/reduce.h"
-#include "kernels/cuda/scratch.h"
 #include "kernels/math/gelu.h"
 
 namespace stowage::cuda {
@@ -16,8 +15,8 @@ inline constexpr int total_warps = 16;  // of a block that sums chunks: each tak
 inline constexpr std::int64_t least_rows_per_chunk = 64;
 inline constexpr std::int64_t most_chunks = 128;
 
-// What is summed: `sums` terms for each element. A pack's operands are loaded for several rows before the
-// first of them is added.
+// Terms of a sum: `sums` terms for each element. Operands of several rows are loaded before the first row
+// is added.
 template <class T>
 struct PlainTerms {
   static constexpr int sums = 1;
@@ -38,7 +37,7 @@ struct PlainTerms {
   }
 };
 
-// Of layer norm's gain and bias.
+// Terms of the gradients of layer norm's gain and bias.
 template <class T>
 struct LayerNormTerms {
   static constexpr int sums = 2;
@@ -67,8 +66,8 @@ struct LayerNormTerms {
   }
 };
 
-// Of the bias that GELU's input ends with: the gradient, which is written too. dx may be dy: a thread writes
-// what it alone has read.
+// Terms of the gradient of the bias before GELU: GELU's gradient, which is written too. dx may be dy: a
+// thread writes only elements that no other thread reads.
 template <class T, class Form>
 struct GeluTerms {
   static constexpr int sums = 1;

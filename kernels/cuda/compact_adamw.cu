@@ -1,4 +1,4 @@
-// Compiled with contraction off (-fmad=false): the host's AdamW must give the same bits.
+// This file is compiled with contraction off (-fmad=false): the host's AdamW must give the same bits.
 #include <limits>
 
 #include "kernels/cuda/kernel_registry.h"
@@ -35,13 +35,13 @@ __device__ inline void set_weight(const AdamWOperands<Float16>& of, std::int64_t
   of.new_low[i] = both.low;
 }
 
-// Whether there is a norm; without one nothing changes.
+// Whether the norm is finite; otherwise nothing is updated.
 template <class T>
 __device__ inline bool is_finite(const AdamWOperands<T>& of) {
   return of.clip[0] < std::numeric_limits<double>::infinity();  // false for NaN
 }
 
-// Updates the weight of element i; the moments that are behind it are returned.
+// Updates the weight of element i; returns the new moments.
 template <class T>
 __device__ inline AdamWElement<float> update_weight(const AdamWConstants<float>& constants,
                                                     const AdamWOperands<T>& of, std::int64_t i, float first,
@@ -66,7 +66,7 @@ __global__ void bf16_moments_kernel(AdamWConstants<float> constants, AdamWOperan
   moments.second[i] = rounded_by_chance(next.second_moment, rounding_draw(words, element));
 }
 
-// A thread has the same element of each of some blocks.
+// A thread has the same element in several blocks.
 template <class T>
 __global__ void eight_bit_moments_kernel(AdamWConstants<float> constants, AdamWOperands<T> of,
                                          EightBitMoments moments) {

@@ -7,7 +7,6 @@
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/pack.h"
 #include "kernels/cuda/reduce.h"
-#include "kernels/cuda/scratch.h"
 #include "kernels/cuda/shared_memory.h"
 #include "kernels/math/exponential.h"
 
@@ -20,7 +19,7 @@ inline constexpr float below_all = -3.0e38F;
 struct SoftmaxSum {
   float largest = below_all, sum = 0;
 
-  // The first `count` of the values, rescaled once for all of them. A NaN reaches the sum.
+  // Adds the first `count` of the values, with one rescaling for all. A NaN reaches the sum.
   template <int size>
   __device__ void add(const float (&values)[size], std::int64_t count) {
     float top = largest;
@@ -39,7 +38,7 @@ struct SoftmaxSum {
   }
 };
 
-// Of a row, by the whole block. `shared` holds one float for each warp.
+// The whole block computes log_sum_exp of a row. `shared` holds one float for each warp.
 template <class T>
 __device__ float log_sum_exp_of(std::int64_t width, const T* x, bool aligned, float* shared) {
   SoftmaxSum mine;
@@ -68,13 +67,13 @@ __device__ void write_gradient(const Logits& shape, std::int64_t target, float l
   }
 }
 
-// Where there is one.
+// Returns the target's logit; 0 if there is none.
 template <class T>
 __device__ float logit_of(const Logits& shape, std::int64_t target, const T* row) {
   return target >= 0 && target < shape.vocabulary ? static_cast<float>(row[target]) : 0.0F;
 }
 
-// Of one row, for the thread that writes it.
+// Returns the loss of a row; called by the thread that writes it.
 __device__ inline double row_loss(const Logits& shape, std::int64_t target, float log_sum_exp, float logit) {
   if (target < 0) return 0;
   if (target >= shape.vocabulary) return std::numeric_limits<double>::quiet_NaN();
@@ -85,7 +84,7 @@ __device__ inline float share_of(double count, double loss_scale) {
   return static_cast<float>(count == 0 ? 0 : loss_scale / count);
 }
 
-// By the whole block; `shared` holds one double for each warp.
+// The whole block counts the targets; `shared` holds one double for each warp.
 __device__ inline double counted(std::int64_t rows, const std::int32_t* targets, double* shared) {
   double count = 0;
   for (std::int64_t row = threadIdx.x; row < rows; row += blockDim.x) count += targets[row] >= 0 ? 1 : 0;
@@ -124,15 +123,14 @@ __global__ void cross_entropy_backward_kernel(Logits shape, const T* logits, con
                  logits + row * shape.columns, dlogits + row * shape.columns, aligned);
 }
 
-// What kept exponentials are multiplied by: f16 would lose those below 2^-24.
+// Factor of kept exponentials: f16 would lose values below 2^-24.
 template <class T>
 inline constexpr float kept_scale = 1;
 template <>
 inline constexpr float kept_scale<Float16> = 0x1p14F;
 
-// Exponentials of a row's logits over that of the largest one. Logits of a narrow type have not the digits
-// that `exponential` takes care to keep: for them it is 2^(x log2(e) - top), and `top` counts as what it is
-// after its rounding.
+// Computes exp(x - largest) for a row's logits. Logits of a narrow type lack the digits that `exponential`
+// takes care to keep: for them it computes 2^(x log2(e) - top), with `top` as rounded.
 template <class T>
 class RowExponential {
  public:
@@ -151,8 +149,8 @@ class RowExponential {
   float top_;
 };
 
-// A row of logits on its way to its gradient, by the whole block: each thread goes over packs of its own,
-// three times. The row is kept in shared memory where that has room for it, else it stays where it is.
+// Turns a row of logits into its gradient, by the whole block: each thread goes over its own packs three
+// times. The row is kept in shared memory if it fits there, else it stays in place.
 template <class T>
 struct RowInPlace {
   static constexpr int loads_in_flight = 4;
@@ -169,7 +167,7 @@ struct RowInPlace {
     for (std::int64_t i = first(); i < shape.columns; i += step()) body(i, shape.columns - i);
   }
 
-  // The largest of this thread's logits.
+  // Keeps the row; returns the largest of this thread's logits.
   __device__ float keep() const {
     float largest = below_all;
     for (std::int64_t i = first(); i < shape.columns; i += loads_in_flight * step()) {
@@ -188,7 +186,7 @@ struct RowInPlace {
     return largest;
   }
 
-  // Logits become exponentials; the sum of this thread's ones. A NaN reaches it.
+  // Turns logits into exponentials; returns the sum of this thread's exponentials. A NaN reaches the sum.
   __device__ float exponentials(const RowExponential<T>& exponential) const {
     float sum = 0;
     for_packs([&](std::int64_t i, std::int64_t count) {
@@ -204,7 +202,8 @@ struct RowInPlace {
     return sum;
   }
 
-  // The target's gradient is a difference that the rounding of a kept exponential would spoil.
+  // The target's gradient is passed in: it is a difference that the rounding of a kept exponential
+  // would spoil.
   __device__ void write_gradient(float scale, std::int64_t target, float target_gradient) const {
     const float kept_to_gradient = scale / kept_scale<T>;
     for_packs([&](std::int64_t i, std::int64_t count) {
@@ -224,7 +223,7 @@ struct RowInPlace {
   }
 
  private:
-  // Packs of `whole` elements, or of any number where that is 0.
+  // Loads packs of `whole` elements, or of any number if `whole` is 0.
   __device__ void load(std::int64_t i, std::int64_t whole, SixteenBytes (&words)[loads_in_flight]) const {
 #pragma unroll
     for (int n = 0; n < loads_in_flight; ++n) {
@@ -234,7 +233,7 @@ struct RowInPlace {
     }
   }
 
-  // The largest of the pack at `i`.
+  // Keeps the pack at `i`; returns its largest logit.
   __device__ float keep_pack(std::int64_t i, const SixteenBytes& words) const {
     Pack<T> pack = unpack(words, row);
     if (kept != row) store_sixteen(kept + i, words);
@@ -245,7 +244,7 @@ struct RowInPlace {
   }
 };
 
-// The target's logit is read before any thread overwrites it: reduce_block stands between.
+// The target's logit is read before any thread overwrites it: reduce_block separates the two.
 template <class T>
 __global__ void cross_entropy_in_place_kernel(Logits shape, LossChunk chunk, T* logits, bool aligned,
                                               bool in_shared_memory) {
@@ -295,7 +294,7 @@ inline BatchTargets whole_batch(const Logits& shape, const std::int32_t* targets
   return batch.rows > 0 ? batch : BatchTargets{shape.rows, targets};
 }
 
-// No more threads than a row has packs.
+// Returns a launch of one block for each row, with no more threads than the row's packs need.
 template <class T>
 LaunchShape loss_shape(const Logits& shape) {
   const std::int64_t warps = blocks_for(shape.columns, static_cast<std::int64_t>(pack_size<T>) * warp_size);
@@ -304,7 +303,7 @@ LaunchShape loss_shape(const Logits& shape) {
 
 inline constexpr LaunchShape one_block{{}, most_loss_threads};
 
-// What every card from sm_80 on lets a block have, but for what the kernel has anyway.
+// Shared memory that every card from sm_80 on allows a block, less the kernel's static part.
 inline constexpr std::size_t most_row_bytes = (99 << 10) - 512;
 
 template <class T>

@@ -15,7 +15,7 @@ struct Logits {
   std::int64_t columns = 0;     // of a row, padding included
 };
 
-// All targets of the batch of which the rows may be a part; those >= 0 are counted.
+// All targets of the batch, of which the rows may be a part; targets >= 0 are counted.
 struct BatchTargets {
   std::int64_t rows = 0;  // 0: the rows are all
   const std::int32_t* targets = nullptr;
@@ -26,15 +26,16 @@ template <class T>
 void cross_entropy(const Logits& shape, const T* logits, const std::int32_t* targets, double* loss,
                    float* log_sum_exp, void* stream, BatchTargets batch = {});
 
-// dlogits = (softmax - one at the target) * loss_scale / number of counted targets; 0 in rows that are
-// ignored and in padding. dlogits may be logits. The number lies in kept_scratch.
+// dlogits = (softmax - one at the target) * loss_scale / number of counted targets; 0 in ignored rows and in
+// padding. dlogits may be logits. The number of targets lies in kept_scratch.
 template <class T>
 void cross_entropy_backward(const Logits& shape, const T* logits, const std::int32_t* targets,
                             const float* log_sum_exp, T* dlogits, void* stream, BatchTargets batch = {},
                             double loss_scale = 1);
 
-// Both at once for a chunk of `shape.rows` rows, from row `first` of a batch: logits become dlogits.
-// `row_losses` f64[shape.rows] and `count` f64{} are scratch; the targets are the batch's, all of them.
+// Loss and gradient at once for a chunk of `shape.rows` rows, from row `first` of a batch: logits
+// become dlogits. `row_losses` f64[shape.rows] and `count` f64{} are scratch; `targets` are all targets
+// of the batch.
 struct LossChunk {
   std::int64_t first = 0, batch = 0;  // rows
   const std::int32_t* targets = nullptr;

@@ -6,14 +6,13 @@
 
 #include "kernels/cuda/cudnn_graph.h"
 #include "kernels/cuda/gemm.h"
-#include "kernels/cuda/padding.h"
-#include "kernels/cuda/scratch.h"
+#include "kernels/cuda/launch.h"
 #include "src/device/cuda/lane_resources.h"
 
 namespace stowage::cuda {
 namespace {
 
-// What a lane keeps.
+// A lane's state of attention: cuDNN's answers, by shape.
 class LaneAttention {
  public:
   explicit LaneAttention(void* stream) : device_(stream) {}
@@ -43,7 +42,7 @@ LaneAttention& attention_of(LaneResources& lane) {
   return *static_cast<LaneAttention*>(lane.attention.get());
 }
 
-// Why cuDNN is not even asked; empty: it is. Tensors of fewer than 16 bytes are not aligned to 16.
+// Returns why cuDNN is not even asked; empty if it is. Tensors of fewer than 16 bytes are not aligned to 16.
 std::string_view not_asked(const AttentionShape& shape) {
   constexpr std::int64_t size = 2;  // of an element
   constexpr auto statistic = static_cast<std::int64_t>(sizeof(float));
@@ -68,7 +67,7 @@ void place_lengths(CudnnGraph& graph, const AttentionShape& shape, std::int64_t 
   if (!shape.padded_at_end) return;
   const std::int64_t samples = graph.slice().samples;
   auto* counts = static_cast<std::int32_t*>(lengths);
-  // Both start aligned to 16 bytes.
+  // Both arrays start aligned to 16 bytes.
   std::int32_t* const of_keys = counts + (samples + 3) / 4 * 4;
   count_lengths({samples, shape.sequence}, shape.seen + sample * shape.sequence, counts, of_keys, stream);
   graph.places()[query_lengths] = counts;

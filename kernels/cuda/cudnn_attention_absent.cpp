@@ -1,4 +1,4 @@
-// For builds without cudnn-frontend's headers.
+// Stand-in for builds without cudnn-frontend's headers.
 #include "kernels/cuda/cudnn_attention.h"
 
 namespace stowage::cuda {

@@ -14,7 +14,7 @@
 #include "stowage/bytes.h"
 #include "stowage/error.h"
 
-// The frontend finds cuDNN's functions in here.
+// The library in which the frontend finds cuDNN's functions.
 void* cudnn_frontend::cudnn_dlhandle = nullptr;
 
 namespace stowage::cuda {
@@ -30,7 +30,7 @@ std::string loader_error() {
   return error == nullptr ? "the loader gives no reason" : error;
 }
 
-// Empty where it is open and new enough.
+// Returns why cuDNN cannot be used; empty if it is open and new enough.
 std::string open_library() {
   const char* name = std::getenv("STOWAGE_CUDNN");
   if (name == nullptr || *name == '\0') name = "libcudnn.so.9";
@@ -41,7 +41,7 @@ std::string open_library() {
         "{} does not open as cuDNN ({}): install cuDNN 9, name its folder in LD_LIBRARY_PATH or its file in "
         "STOWAGE_CUDNN",
         name, loader_error());
-  // The frontend opens a CUDA runtime too: let it be the one that is open already.
+  // The frontend opens a CUDA runtime too: make it the one that is open already.
   setenv("CUDNN_FRONTEND_CUDART_LIB_NAME", fmt::format("libcudart.so.{}", CUDART_VERSION / 1000).c_str(), 0);
   const std::size_t version = fe::detail::get_backend_version();
   if (version >= oldest_version) return {};
@@ -53,9 +53,10 @@ const std::string& library_missing() {
   return missing;
 }
 
-// "build_operation_graph: code 10: …" (cudnn_frontend::error_code_t), in one line; empty for no error. Throws
-// DeviceError where not the graph failed but the card: that is no word on what cuDNN computes.
-std::string told(const char* step, fe::error_t error) {
+// Returns "build_operation_graph: code 10: …" (cudnn_frontend::error_code_t), in one line; empty for no
+// error. Throws DeviceError if the card failed, not the graph: that says nothing about the shapes that
+// cuDNN computes.
+std::string refusal_text(const char* step, fe::error_t error) {
   if (error.is_good()) return {};
   std::string text =
       fmt::format("{}: code {}: {}", step, static_cast<int>(error.get_code()), error.get_message());
@@ -65,13 +66,13 @@ std::string told(const char* step, fe::error_t error) {
   return text;
 }
 
-// The first of `steps` that refuses; each is a name and what to call. The frontend throws where this cuDNN,
-// or the CUDA runtime, lacks a function that it wants.
+// Returns the refusal of the first of `steps` that refuses; a step is a name and a function. The frontend
+// throws if this cuDNN, or the CUDA runtime, lacks a function that it needs.
 template <class... Steps>
 std::string first_refusal(const Steps&... steps) {
   std::string refusal;
   try {
-    static_cast<void>(((refusal = told(steps.first, steps.second()), refusal.empty()) && ...));
+    static_cast<void>(((refusal = refusal_text(steps.first, steps.second()), refusal.empty()) && ...));
   } catch (const Error&) {
     throw;
   } catch (const std::bad_alloc&) {
@@ -82,8 +83,8 @@ std::string first_refusal(const Steps&... steps) {
   return refusal;
 }
 
-// As the steps of a graph return. Throws DeviceError where memory was short: which method computes a shape
-// must not depend on that.
+// Converts a status to the error of a graph's step. Throws DeviceError if memory was short: the method for a
+// shape must not depend on that.
 fe::error_t checked(cudnnStatus_t status) {
   if (status == CUDNN_STATUS_SUCCESS) return {};
   if (status == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED ||
@@ -248,7 +249,7 @@ std::string CudnnGraph::compile(const AttentionShape& shape, DataType type, bool
   fe::graph::Graph& graph = graph_->graph;
   const CudnnDevice::Target& target = *device_.target_;
   const auto describe = [&] {
-    // First: each node keeps what the graph knows of the device when it is described.
+    // The device comes first: each node copies the graph's properties of the device when it is added.
     if (target.described)
       graph.set_sm_version(target.compute_capability).set_device_properties(target.described);
     const Describer describer(shape, slice_, type, graph);

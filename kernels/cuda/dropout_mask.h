@@ -1,4 +1,4 @@
-// Which elements dropout keeps: the same as the CPU's (kernels/cpu/dropout_mask.h).
+// Dropout's mask: keeps the same elements as the CPU's (kernels/cpu/dropout_mask.h).
 #pragma once
 
 #include <cstdint>
@@ -17,25 +17,25 @@ class DropoutMask {
         threshold_(dropout_threshold(probability)),
         scale_(static_cast<float>(1 / (1 - probability))) {}
 
-  // What element `element` is multiplied by.
+  // Returns the factor of element `element`.
   STOWAGE_HOST_DEVICE float factor(std::uint64_t element) const {
     element += stream_.first;
     const auto words = random_words(stream_, element / 4);
-    // No index: an array that is indexed at run time lies in local memory.
+    // Selects without an index: an array that is indexed at run time lies in local memory.
     const std::uint32_t left = element % 2 == 0 ? words.v[0] : words.v[1];
     const std::uint32_t right = element % 2 == 0 ? words.v[2] : words.v[3];
     return (element % 4 < 2 ? left : right) >= threshold_ ? scale_ : 0.0F;
   }
 
-  // Bit i: whether element first + i is kept, i < 4. One draw where that element's number in the batch is a
-  // multiple of 4, else two.
+  // Bit i: whether element first + i is kept, i < 4. Takes one draw if the first element's number in the
+  // batch is a multiple of 4, else two.
   STOWAGE_HOST_DEVICE unsigned kept_of_four(std::uint64_t first) const {
     first += stream_.first;
     unsigned bits = kept_of_group(first / 4);
     if (first % 4 != 0) bits = (bits | kept_of_group(first / 4 + 1) << 4U) >> first % 4;
     return bits & 0xfU;
   }
-  // What a kept element is multiplied by.
+  // The factor of a kept element.
   STOWAGE_HOST_DEVICE float scale() const { return scale_; }
 
  private:

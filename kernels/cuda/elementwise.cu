@@ -33,7 +33,7 @@ __global__ void add_kernel(std::int64_t count, const T* a, const T* b, T* y, boo
   store_pack(y + i, count - i, aligned, left);
 }
 
-// What a thread of tree_sum adds up: a pack in T, or one f64.
+// The elements that a thread of tree_sum adds up: a pack in T, or one f64.
 template <class T>
 struct Addend {
   static constexpr int size = pack_size<T>;
@@ -90,7 +90,7 @@ __global__ void tree_sum_kernel(std::int64_t rows, std::int64_t length, std::int
   sum.store(y + i, length - i, aligned);
 }
 
-// Of the pack that begins at element `first`.
+// Tree sum of the pack that begins at element `first`.
 template <class T>
 __device__ void drop(const DropoutMask& mask, std::int64_t first, Pack<T>& pack) {
   for (int group = 0; group < pack_size<T>; group += 4) {

@@ -15,7 +15,7 @@ enum class GeluForm : std::uint8_t { tanh, erf };
 template <class T>
 void add(std::int64_t count, const T* a, const T* b, T* y, void* stream);
 
-// As the CPU's tree_sum, with the same bits, for at most 1,024 rows. T may be double, too.
+// Computes the CPU's tree_sum with the same bits, for at most 1,024 rows. T may be double, too.
 template <class T>
 void tree_sum(std::int64_t rows, std::int64_t length, std::int64_t count, const T* a, T* y, void* stream);
 

@@ -8,7 +8,6 @@
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/pack.h"
 #include "kernels/cuda/reduce.h"
-#include "kernels/cuda/scratch.h"
 
 namespace stowage::cuda {
 
@@ -41,8 +40,8 @@ __global__ void embedding_kernel(EmbeddingShape shape, const std::int32_t* token
   }
 }
 
-// Tokens in the order of their buckets, and within a bucket in their own. A bucket is `rows_per_bucket`
-// neighbouring rows of the table, a multiple of rows_per_block. Not sorted: all null.
+// Tokens in the order of their buckets, and within a bucket in their original order. A bucket is
+// `rows_per_bucket` neighbouring rows of the table, a multiple of rows_per_block. All null if not sorted.
 struct TokenBuckets {
   std::int64_t rows_per_bucket = 0;
   std::int64_t tokens_per_chunk = 0, chunks = 0;
@@ -87,7 +86,7 @@ __global__ void token_counts_kernel(EmbeddingShape shape, TokenBuckets of, const
   of.counts[static_cast<std::int64_t>(blockIdx.x) * token_buckets + threadIdx.x] = count;
 }
 
-// The sum of the values of the threads in front of this one. `sums` holds one for each thread.
+// Returns the sum of the values of the threads before this one. `sums` holds one integer for each thread.
 __device__ inline std::int32_t sum_in_front(std::int32_t value, std::int32_t* sums) {
   const int i = static_cast<int>(threadIdx.x);
   std::int32_t sum = value;  // of the `apart` values up to this thread's
@@ -122,7 +121,7 @@ __global__ void token_order_kernel(EmbeddingShape shape, TokenBuckets of, const 
                        [&](std::int64_t n) { *to++ = static_cast<std::int32_t>(n); });
 }
 
-// One pack of each of at most `count` rows.
+// Loads one pack of each of at most `count` rows.
 template <class T>
 __device__ void load_found(const std::int32_t* rows, int count, const T* dy, std::int64_t width,
                            std::int64_t left, bool aligned, SixteenBytes (&words)[rows_in_flight]) {
@@ -133,7 +132,7 @@ __device__ void load_found(const std::int32_t* rows, int count, const T* dy, std
 }
 
 // Blocks are (8 table rows, columns, chunk of tokens); `to` is [chunks, V, C]. A warp sums one pack a lane of
-// its row. Tokens are looked through in their order, or, if sorted, those of the row's bucket alone.
+// its row. It looks through the tokens in their order; if sorted, only through the row's bucket.
 template <class T, class To>
 __global__ void embedding_backward_kernel(EmbeddingShape shape, std::int64_t tokens_per_chunk,
                                           TokenBuckets sorted, const std::int32_t* tokens, const T* dy,
@@ -193,11 +192,11 @@ __global__ void embedding_backward_kernel(EmbeddingShape shape, std::int64_t tok
               left, aligned, sum);
 }
 
-// Of one thread: whole packs of both types.
+// Elements of one thread: whole packs of both types.
 template <class T, class From>
 inline constexpr int elements_in_order = pack_size<T> < pack_size<From> ? pack_size<From> : pack_size<T>;
 
-// to[i] = sum over `rows` of from[row * count + i], in order. For position_backward and the token chunks.
+// to[i] = sum over `rows` of from[row * count + i], in order. Serves position_backward and the token chunks.
 template <class T, class From>
 __global__ void sum_in_order_kernel(std::int64_t rows, std::int64_t count, const From* from, T* to,
                                     bool aligned) {
@@ -236,12 +235,13 @@ inline std::int64_t chunks_of_tokens(const EmbeddingShape& shape) {
                                   1, most_token_chunks);
 }
 
-// Where each row of the table looks through all tokens, time grows with the product of both.
+// Whether sorting pays: without it each row of the table looks through all tokens, and time grows with the
+// product of both.
 inline bool worth_sorting(const EmbeddingShape& shape) {
   return shape.tokens >= 4 * least_tokens_per_chunk && shape.vocabulary >= token_buckets * rows_per_block;
 }
 
-// Not sorted where the scratch does not hold the order.
+// Sorts the tokens, unless the scratch does not hold the order.
 inline TokenBuckets sort_tokens(const EmbeddingShape& shape, const std::int32_t* tokens, void* stream) {
   TokenBuckets of;
   of.rows_per_bucket = blocks_for(shape.vocabulary, token_buckets * rows_per_block) * rows_per_block;

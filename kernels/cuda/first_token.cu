@@ -1,4 +1,4 @@
-#include "kernels/cuda/first_token.h"
+#include "kernels/cuda/embedding.h"
 
 #include "kernels/cuda/kernel_registry.h"
 #include "kernels/cuda/launch.h"

@@ -13,7 +13,7 @@ namespace stowage::cuda {
 
 inline constexpr float below_all_scores = -3.0e38F;
 
-// Of one query over the keys seen so far: the largest score, and the sum of exp(score - largest).
+// A query's state over the keys seen so far: the largest score, and the sum of exp(score - largest).
 struct RowState {
   float largest = below_all_scores, sum = 0;
 };
@@ -24,7 +24,7 @@ constexpr std::size_t flash_attention_shared = (2 * TileShape<rows, width>::floa
                                                 TileShape<rows, width>::score_floats) *
                                                sizeof(float);
 
-// From a row's scores to its weights, dropped ones included; returns what older sums are multiplied by.
+// Turns a row's scores into its weights, after dropout; returns the factor of older sums.
 template <int columns>
 __device__ float weigh(const AttentionGrid& grid, std::int64_t head_row, std::int64_t query,
                        std::int64_t first_key, float (&scores)[columns], RowState& state) {

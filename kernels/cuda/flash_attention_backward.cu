@@ -2,11 +2,9 @@
 
 #include "kernels/cuda/attention_tile.h"
 #include "kernels/cuda/flash_attention.h"
-#include "kernels/cuda/flash_attention_backward.h"
 #include "kernels/cuda/kernel_registry.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/reduce.h"
-#include "kernels/cuda/scratch.h"
 #include "kernels/cuda/shared_memory.h"
 #include "kernels/math/exponential.h"
 
@@ -51,14 +49,15 @@ struct BackwardTiles {
   }
 };
 
-// Of a thread's scores: probabilities after dropout, and gradients of the unscaled scores over the scale.
+// A thread's scores as probabilities after dropout, and gradients of the unscaled scores over the scale.
 template <int own>
 struct ScoresGradient {
   float weights[own][own];
   float gradients[own][own];
 };
 
-// From the tiles: p = exp(score - log_sum_exp); gradient = p (kept dp - delta), dp = dout values^T.
+// Computes from the tiles p = exp(score - log_sum_exp) and gradient = p (kept dp - delta), dp =
+// dout values^T.
 template <int rows, int width>
 __device__ void scores_gradient(const AttentionGrid& grid, const BackwardTensors<float>& of,
                                 std::int64_t head, std::int64_t first_query, std::int64_t first_key,
@@ -87,7 +86,7 @@ __device__ void scores_gradient(const AttentionGrid& grid, const BackwardTensors
   }
 }
 
-// A thread's scores into the tile of weights, with rows of keys (for sums over queries) or of queries.
+// Writes a thread's scores into the tile of weights, with rows of keys (for sums over queries) or of queries.
 template <int rows, int width, bool keys_are_rows, int own>
 __device__ void store_scores(const float (&scores)[own][own], float* tile) {
   using Shape = TileShape<rows, width>;
@@ -197,7 +196,7 @@ void launch_backward(const AttentionGrid& grid, std::int64_t heads, const Backwa
   launch_passes<16, 256>(grid, heads, of, stream);
 }
 
-// For heads [grid.first_head, grid.first_head + heads) of all samples' heads.
+// Computes the gradients of heads [grid.first_head, grid.first_head + heads) of all samples' heads.
 template <class T>
 void run_heads(const AttentionGrid& grid, std::int64_t heads, const AttentionGradient<T>& of, float* delta,
                void* stream) {

@@ -2,7 +2,7 @@
 #include <limits>
 
 #include "kernels/cuda/attention_fragments.h"
-#include "kernels/cuda/flash_attention_backward.h"
+#include "kernels/cuda/flash_attention.h"
 #include "kernels/cuda/kernel_registry.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/shared_memory.h"
@@ -40,8 +40,8 @@ struct BackwardMemory {
   }
 };
 
-// What backward needs of a query beside its rows: a probability is 2^(binary_scale score - level). Behind the
-// sequence's end it is 0.
+// Values of a query that backward needs beside its rows: a probability is 2^(binary_scale score - level), and
+// 0 behind the sequence's end.
 struct QueryState {
   float level, delta;
 

@@ -21,14 +21,14 @@ constexpr std::size_t forward_shared_bytes = (fragment_tile<width>(owned_rows) +
                                               2 * fragment_tile<width>(streamed_keys<width>)) *
                                              sizeof(std::uint16_t);
 
-// Of a lane's two rows: the largest unscaled score seen so far, and the lane's part of the sum of
+// State of a lane's two rows: the largest unscaled score seen so far, and the lane's part of the sum of
 // exp(scale (score - largest)).
 struct LaneStates {
   float largest[2] = {hidden, hidden}, sum[2] = {0, 0};
 };
 
-// From scores to weights, the online softmax of FlashAttention-2 (section 3.1); factors[i] is what older sums
-// of row i are multiplied by.
+// Turns scores into weights by the online softmax of FlashAttention-2 (section 3.1); factors[i] is the factor
+// of older sums of row i.
 template <int blocks>
 __device__ void weigh(const AttentionGrid& grid, SumsFragment (&scores)[blocks], LaneStates& states,
                       float (&factors)[2]) {
@@ -66,7 +66,7 @@ __device__ inline void choose(unsigned bits, float factor, float value, SumsFrag
   }
 }
 
-// What one tile of keys adds to 16 queries.
+// Adds one tile of keys to the results of 16 queries.
 template <class T, int width>
 class ForwardRows {
  public:

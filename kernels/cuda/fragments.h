@@ -1,9 +1,10 @@
 // Products of blocks of bf16 or f16 by a warp's tensor cores, summed in f32: PTX's mma.m16n8k16 and ldmatrix,
 // compute capability 8.0 and newer.
 //
-// All 32 lanes of a warp call each of these functions together. A block is 16 x 16 elements; which of them a
-// lane holds is told in the PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type". With
-// group = lane / 4 and pair = 2 (lane % 4), the two elements of a word, the first one in the lower half, are:
+// Requires that all 32 lanes of a warp call these functions together. A block is 16 x 16 elements; the PTX
+// ISA defines the elements that a lane holds ("Matrix Fragments for mma.m16n8k16 with floating point type").
+// With group = lane / 4 and pair = 2 (lane % 4), the two elements of a word, the first one in the lower
+// half, are:
 //
 //   word                0                    1                    2                    3
 //   LeftFragment   row group,           row group + 8,       row group,           row group + 8,
@@ -11,10 +12,10 @@
 //   RightFragment  rows pair, + 1,      rows pair + 8, 9,    rows pair, + 1,      rows pair + 8, 9,
 //                  column group         column group         column group + 8     column group + 8
 //
-// A lane's eight sums stand as the elements of a LeftFragment do, so that a block of sums, rounded, is the
-// left operand of the next product without a move between lanes (FlashAttention-2, section 3.3).
+// A lane's eight sums are placed like the elements of a LeftFragment, so that a block of sums, rounded, is
+// the left operand of the next product without a move between lanes (FlashAttention-2, section 3.3).
 //
-// Where tests compile kernels as C++, their shim exchanges the words between the lanes of an emulated warp.
+// In tests that compile kernels as C++, a shim exchanges the words between the lanes of an emulated warp.
 #pragma once
 
 #include <cstdint>

@@ -10,10 +10,9 @@
 #include <span>
 #include <tuple>
 
-#include "kernels/cuda/add_bias.h"
 #include "kernels/cuda/elementwise.h"
 #include "kernels/cuda/gemm_problem.h"
-#include "kernels/cuda/scratch.h"
+#include "kernels/cuda/launch.h"
 #include "src/base/mutex.h"
 #include "src/device/cuda/check.h"
 #include "src/device/cuda/lane_resources.h"
@@ -36,7 +35,7 @@ Algorithm ask_heuristic(const Product& of, const LaneResources& lane, std::size_
   const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
       static_cast<cublasLtHandle_t>(lane.cublas_lt), &problem.operation, &problem.left, &problem.right,
       &problem.result, &problem.result, &wanted.preference, results_asked_for, results.data(), &count);
-  // An epilogue that it cannot do may also be an invalid value to it.
+  // cuBLASLt may also report an epilogue that it lacks as an invalid value.
   const bool refused = status == CUBLAS_STATUS_INVALID_VALUE && of.epilogue != Epilogue::none;
   if (status == CUBLAS_STATUS_NOT_SUPPORTED || refused) return {};
   check(status, "cublasLtMatmulAlgoGetHeuristic", of.name);
@@ -47,7 +46,7 @@ Algorithm ask_heuristic(const Product& of, const LaneResources& lane, std::size_
   return usable == found.end() ? Algorithm() : Algorithm(usable->algo);
 }
 
-// Never silently slow: the product then takes a pass over its result more.
+// Tells the user that the product takes one more pass over its result.
 void tell_missing_epilogue(const Product& of) {
   fmt::print(
       stderr,
@@ -55,7 +54,7 @@ void tell_missing_epilogue(const Product& of) {
       of.name, of.m, of.k, of.k, of.n, of.epilogue == Epilogue::bias ? "its bias" : "its bias and GELU");
 }
 
-// Process-wide: an algorithm is plain data that any lane of the device may use.
+// The process's chosen algorithms: plain data that any lane of the device may use.
 class Algorithms {
  public:
   Algorithm of(const Product& product, const LaneResources& lane, std::size_t workspace)
@@ -111,7 +110,7 @@ void finish(const Product& product, void* stream) {
     gelu(GeluForm::tanh, product.m * product.n, static_cast<const T*>(product.pre), c, stream);
 }
 
-// The product with one step less in its epilogue, and that step by a kernel of ours.
+// Makes the product with one step less in its epilogue, and does that step by a kernel of ours.
 void multiply_apart(const Product& product, void* stream) {
   Product first = product;
   if (product.epilogue == Epilogue::bias) {

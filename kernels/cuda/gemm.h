@@ -1,11 +1,11 @@
 // C = A B by cuBLASLt, row-major (as the transposed product of column-major matrices).
 //
 // Elements f32, bf16 or f16, summed in f32 (no TF32). cuBLASLt's heuristic is asked for eight algorithms,
-// once for each problem and device, and the first one that can run in the workspace is taken. Where it has
+// once for each problem and device, and the first one that can run in the workspace is taken. If there is
 // none for an epilogue, the product is made without one and a kernel of ours does the rest. The choice
 // depends on shapes and types alone: operands count as aligned to tensor_alignment of their bytes (graph.h),
-// or to what Matrix::alignment says, never to what an address happens to be. Algorithms that add partial
-// products with atomics are excluded.
+// or to Matrix::alignment, whatever their addresses are. Algorithms that add partial products with atomics
+// are excluded.
 //
 // Stream order, on the lane's stream, with the lane's scratch as the workspace. No allocation once a problem
 // has been seen. Thread-safe for different lanes. Throws DeviceError, and where cuBLASLt knows no algorithm
@@ -27,7 +27,7 @@ struct Matrix {
   const void* data = nullptr;
   DataType type = DataType::f32;
   bool transposed = false;  // stored [columns, rows]; stored rows are dense
-  // Of `data`, bytes, a power of two: less where it points into a tensor.
+  // Alignment of `data` in bytes, a power of two: less if it points into a tensor.
   std::int64_t alignment = static_cast<std::int64_t>(most_tensor_alignment);
 };
 
@@ -57,5 +57,11 @@ template <>
 inline constexpr DataType data_type<float> = DataType::f32;
 template <>
 inline constexpr DataType data_type<Float16> = DataType::f16;
+
+// Adds a bias behind a GEMM, where cuBLASLt has no algorithm for the epilogue. T: float, Bfloat16 or
+// Float16, computed in f32. Any width and alignment. Stream order, no scratch. Throws DeviceError.
+// y[row, column] += bias[column]
+template <class T>
+void add_bias(std::int64_t rows, std::int64_t columns, const T* bias, T* y, void* stream);
 
 }  // namespace stowage::cuda

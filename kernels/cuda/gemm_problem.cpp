@@ -98,7 +98,7 @@ ProblemPreference::ProblemPreference(const Product& of, std::size_t workspace) :
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, sure.a);
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, sure.c);
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, sure.c);
-  // Parts of a sum are added in f32; in an output of 16 bits they would be rounded first.
+  // Partial sums are added in f32; in an output of 16 bits they would be rounded first.
   set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
       static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
 }

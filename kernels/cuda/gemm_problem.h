@@ -1,7 +1,7 @@
-// A Product in cuBLASLt's words: descriptors and preferences on the stack, which need no device and no
-// handle.
+// A Product in cuBLASLt's terms: descriptors and preferences on the stack, which need no device and
+// no handle.
 //
-// Throw DeviceError that names the product where cuBLASLt refuses a value.
+// The functions throw DeviceError that names the product if cuBLASLt refuses a value.
 #pragma once
 
 #include <cublasLt.h>
@@ -14,15 +14,15 @@
 
 namespace stowage::cuda {
 
-// What the addresses of a product's operands are multiples of, in bytes, by shapes and types alone.
+// Alignments of a product's operands in bytes, by shapes and types alone.
 struct Alignments {
   std::uint32_t a = 0, b = 0, c = 0, bias = 0, pre = 0;
   auto operator<=>(const Alignments&) const = default;
 };
 Alignments alignments(const Product& of);
 
-// Whether cuBLASLt's epilogue may be asked for: its kernels read the bias and write `pre` 16 bytes at a time,
-// whatever the preferences say of the matrices, and rows of `pre` must be multiples of 8 elements.
+// Whether cuBLASLt's epilogue may be used: its kernels read the bias and write `pre` 16 bytes at a time,
+// whatever the preferences say about the matrices, and rows of `pre` must be multiples of 8 elements.
 bool suits_epilogue(const Product& of);
 
 // Operation and layouts. cuBLASLt is column-major, so A and B change places.
@@ -30,9 +30,9 @@ class ProblemDescription {
  public:
   explicit ProblemDescription(const Product& of);  // the product must outlive it
 
-  // Of the bias and of `pre`, where the epilogue has them.
+  // Sets the addresses of the bias and of `pre`, if the epilogue has them.
   void set_addresses(const void* bias, const void* pre);
-  // Addresses that stand for their alignment; the heuristic does not follow them.
+  // Sets addresses that only have the right alignment; the heuristic does not access them.
   void set_alignments(const Alignments& sure);
 
   cublasLtMatmulDescOpaque_t operation;
@@ -47,7 +47,7 @@ class ProblemDescription {
   const Product& of_;
 };
 
-// What the heuristic may choose from.
+// Limits on the heuristic's choice.
 class ProblemPreference {
  public:
   ProblemPreference(const Product& of, std::size_t workspace);

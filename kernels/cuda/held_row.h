@@ -1,8 +1,11 @@
 // Rows that are read once: a warp or a block holds its row in registers.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/layer_norm.h"
 #include "kernels/cuda/pack.h"
 #include "kernels/cuda/reduce.h"
 
@@ -11,7 +14,7 @@ namespace stowage::cuda {
 inline constexpr int warps_of_rows = 4;        // of a block in which each warp has a row of its own
 inline constexpr int most_held_threads = 512;  // of a block that has one row
 
-// Who shares a row: `index` of the calling thread among `threads()`, and sums over them.
+// Threads that share a row: `index` of the calling thread among `threads()`, and sums over them.
 struct WarpOfRow {
   static constexpr int most_threads = warps_of_rows * warp_size;
   __device__ static std::int64_t row() {
@@ -30,7 +33,7 @@ struct BlockOfRow {
 };
 
 // A thread's packs of a row of `width` elements, as they lie in memory: from `first` on, `step` elements
-// apart, zeros behind the end of the row. All loads are under way together.
+// apart, zeros behind the end of the row. The loads are all under way together.
 template <class T, int packs>
 struct HeldRow {
   SixteenBytes words[packs];
@@ -53,5 +56,22 @@ struct HeldRow {
     return unpack(words[p], type);
   }
 };
+
+// Blocks for kernels that give each row a block.
+
+inline constexpr int most_row_threads = 256;
+
+// Returns the threads of enough whole warps for one pack a thread.
+template <class T>
+std::int64_t threads_of_row(std::int64_t width) {
+  return blocks_for(width, static_cast<std::int64_t>(pack_size<T>) * warp_size) * warp_size;
+}
+
+// Returns a launch of one block for each row, with no more threads than the row's packs need.
+template <class T>
+LaunchShape row_shape(const Rows& shape) {
+  return {{shape.rows},
+          static_cast<int>(std::min<std::int64_t>(threads_of_row<T>(shape.width), most_row_threads))};
+}
 
 }  // namespace stowage::cuda

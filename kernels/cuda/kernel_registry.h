@@ -2,9 +2,9 @@
 //
 //   STOWAGE_CUDA_KERNEL(add_kernel<float>);
 //
-// With nvcc this only checks that there is such a kernel. Where tests compile the same file as C++, their
-// shim has defined the macro already: it registers the kernel by its mangled name, so that a fake CUDA
-// runtime can run it.
+// nvcc only checks that there is such a kernel. Tests that compile the same file as C++ have a shim that
+// defines the macro first: it registers the kernel by its mangled name, so that a fake CUDA runtime can
+// run it.
 #pragma once
 
 #include <type_traits>

@@ -1,8 +1,11 @@
 #include "kernels/cuda/launch.h"
 
 #include <cuda_runtime_api.h>
+#include <fmt/core.h>
 
 #include "src/device/cuda/check.h"
+#include "src/device/cuda/lane_resources.h"
+#include "stowage/error.h"
 
 namespace stowage::cuda {
 namespace {
@@ -11,6 +14,13 @@ constexpr std::size_t shared_bytes_without_asking = 48 << 10;
 
 dim3 to_dim3(const Extent& extent) {
   return {static_cast<unsigned>(extent.x), static_cast<unsigned>(extent.y), static_cast<unsigned>(extent.z)};
+}
+
+constexpr std::size_t kept_bytes = 256;
+
+[[noreturn]] void refuse(const char* user, std::size_t wanted, const LaneResources& lane) {
+  throw InvalidInput(fmt::format("{}: needs {} bytes of scratch, the lane has {}; raise CudaOptions::scratch",
+                                 user, wanted, lane.scratch_bytes));
 }
 
 }  // namespace
@@ -25,6 +35,24 @@ void launch_kernel(const void* kernel, const char* name, const LaunchShape& shap
   check(cudaLaunchKernel(kernel, to_dim3(shape.blocks), dim3(static_cast<unsigned>(shape.threads)), args,
                          shape.shared_bytes, static_cast<cudaStream_t>(stream)),
         "cudaLaunchKernel", name);
+}
+
+std::size_t usable_scratch(const LaneResources& lane) {
+  if (lane.scratch_bytes < kept_bytes) return 0;
+  return (lane.scratch_bytes - kept_bytes) / kept_bytes *
+         kept_bytes;  // so that the kept bytes behind it are aligned
+}
+
+void* scratch_bytes(void* stream, std::size_t bytes, const char* user) {
+  const LaneResources& lane = lane_resources(stream);
+  if (bytes > usable_scratch(lane)) refuse(user, bytes + kept_bytes, lane);
+  return lane.scratch;
+}
+
+void* kept_scratch(void* stream, const char* user) {
+  const LaneResources& lane = lane_resources(stream);
+  if (lane.scratch_bytes < kept_bytes) refuse(user, kept_bytes, lane);
+  return static_cast<std::byte*>(lane.scratch) + usable_scratch(lane);
 }
 
 }  // namespace stowage::cuda

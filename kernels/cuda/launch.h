@@ -1,5 +1,5 @@
-// Launching a kernel from C++. Every launch of this folder goes through here: no <<<>>>, so that a C++
-// compiler can read the .cu files too.
+// Launches kernels from C++. Every launch of this folder goes through here: no <<<>>>, so that a C++ compiler
+// can read the .cu files too.
 //
 // Stream order; returns at once. Throws DeviceError that names the kernel.
 #pragma once
@@ -41,5 +41,24 @@ void launch(void (*kernel)(Parameters...), const char* name, const LaunchShape& 
 constexpr std::int64_t blocks_for(std::int64_t count, std::int64_t per_block) {
   return (count + per_block - 1) / per_block;
 }
+
+// Scratch: the lane's, as an array. Kernels of one lane run in stream order and share it: the lane's next
+// kernel or GEMM overwrites it.
+
+struct LaneResources;
+
+// Bytes of the scratch without its last 256, which outlive GEMMs: see kept_scratch.
+std::size_t usable_scratch(const LaneResources& lane);
+
+// Throws InvalidInput that names `user` if the lane has less.
+void* scratch_bytes(void* stream, std::size_t bytes, const char* user);
+
+template <class T>
+T* scratch_for(void* stream, std::int64_t count, const char* user) {
+  return static_cast<T*>(scratch_bytes(stream, static_cast<std::size_t>(count) * sizeof(T), user));
+}
+
+// 256 bytes that an op may keep through its own kernels and GEMMs. Throws as above.
+void* kept_scratch(void* stream, const char* user);
 
 }  // namespace stowage::cuda

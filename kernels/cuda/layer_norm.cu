@@ -4,11 +4,10 @@
 
 #include "kernels/cuda/held_row.h"
 #include "kernels/cuda/kernel_registry.h"
-#include "kernels/cuda/row_shape.h"
 
 namespace stowage::cuda {
 
-// The row is read once. Group: who shares it, held_row.h.
+// The row is read once. Group: the threads that share it, held_row.h.
 template <class T, int packs, class Group>
 __global__ void __launch_bounds__(Group::most_threads)
     layer_norm_held_kernel(Rows shape, float epsilon, const T* x, const T* gain, const T* bias, T* y,
@@ -61,7 +60,7 @@ __global__ void __launch_bounds__(Group::most_threads)
   }
 }
 
-// For rows too wide to be held: one block a row, which is read three times.
+// Serves rows too wide to be held: one block a row, which is read three times.
 template <class T>
 __global__ void layer_norm_kernel(std::int64_t width, float epsilon, const T* x, const T* gain, const T* bias,
                                   T* y, float* mean, float* rstd, bool aligned) {
@@ -104,10 +103,10 @@ __global__ void layer_norm_kernel(std::int64_t width, float epsilon, const T* x,
   }
 }
 
-inline constexpr int most_packs_of_lane = 8;  // where a warp has the row
-inline constexpr int packs_of_block_row = 4;  // of a thread, where a block has it
+inline constexpr int most_packs_of_lane = 8;  // if a warp has the row
+inline constexpr int packs_of_block_row = 4;  // of a thread, if a block has the row
 
-// For rows of at most most_held_threads * packs_of_block_row packs.
+// Serves rows of at most most_held_threads * packs_of_block_row packs.
 template <class T>
 auto held_kernel(std::int64_t packs_per_lane) {
   if (packs_per_lane <= 1) return layer_norm_held_kernel<T, 1, WarpOfRow>;

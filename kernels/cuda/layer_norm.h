@@ -12,7 +12,7 @@ struct Rows {
 };
 
 // y = (x - mean) rstd gain + bias, rstd = 1 / sqrt(variance + epsilon). A row of at most 256 packs has a
-// warp, a wider one a block; up to 2,048 packs they hold it in registers, and read it once.
+// warp, a wider row a block; rows of up to 2,048 packs are held in registers, and read once.
 template <class T>
 void layer_norm(const Rows& shape, double epsilon, const T* x, const T* gain, const T* bias, T* y,
                 float* mean, float* rstd, void* stream);
@@ -30,13 +30,13 @@ struct LayerNormGradient {
   T* dbias = nullptr;
 };
 
-// With n = (x - mean) rstd and g = dy gain: dx = rstd (g - average(g) - n average(g n)) + before, rounded
-// once; dgain = column sums of dy n, dbias = column sums of dy. In one pass, but for rows of more than 512
-// packs, whose column sums are a pass of their own. Scratch: column_sum.h.
+// dx = rstd (g - average(g) - n average(g n)) + before, rounded once, with n = (x - mean) rstd and g = dy
+// gain; dgain = column sums of dy n, dbias = column sums of dy. Takes one pass, except for rows of more than
+// 512 packs, whose column sums are a separate pass. Scratch: column_sum.h.
 template <class T>
 void layer_norm_backward(const Rows& shape, const LayerNormGradient<T>& of, void* stream);
 
-// dgain and dbias alone.
+// Computes only dgain and dbias.
 template <class T>
 void layer_norm_backward_parameters(const Rows& shape, const T* x, const float* mean, const float* rstd,
                                     const T* dy, T* dgain, T* dbias, void* stream);

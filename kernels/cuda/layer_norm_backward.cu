@@ -1,15 +1,15 @@
 #include <algorithm>
 
 #include "kernels/cuda/column_sum.h"
+#include "kernels/cuda/held_row.h"
 #include "kernels/cuda/kernel_registry.h"
-#include "kernels/cuda/row_shape.h"
-#include "kernels/cuda/scratch.h"
+#include "kernels/cuda/launch.h"
 
 namespace stowage::cuda {
 
 inline constexpr int most_chunk_threads = 512;  // each keeps the sums of one pack of columns
 inline constexpr std::int64_t least_rows_of_norm_chunk = 16;
-// So many blocks an H100 runs at once: each of its 132 processors has registers for some 576 threads. A few
+// Blocks that an H100 runs at once: each of its 132 processors has registers for about 576 threads. A few
 // blocks more would run alone behind all others.
 inline std::int64_t most_norm_chunks(std::int64_t threads) {
   return 132 * std::max<std::int64_t>(576 / threads, 1);
@@ -19,8 +19,8 @@ inline constexpr int rows_at_once = 1;
 template <>
 inline constexpr int rows_at_once<true> = 4;
 
-// A thread's pack of one row, as it lies in memory. Behind the end of a row dy is read as 0, and adds
-// nothing.
+// A thread's pack of one row, as it lies in memory. dy is read as 0 behind the end of a row, and
+// adds nothing.
 template <class T>
 struct RowWords {
   SixteenBytes x, dy, before;
@@ -37,7 +37,7 @@ struct RowWords {
   }
 };
 
-// The same on its way to dx.
+// The pack on its way to dx.
 template <class T>
 struct RowPack {
   Pack<T> normal, flow;
@@ -58,7 +58,7 @@ struct RowPack {
     }
   }
 
-  // With those sums over the whole row, as averages.
+  // Writes dx. `averages`: the two sums of add_to over the whole row, as averages.
   template <class Aligned>
   __device__ void write(const LayerNormGradient<T>& of, const RowWords<T>& words, const Pack<T>& gain,
                         const float* averages, std::int64_t at, std::int64_t left, Aligned aligned) const {
@@ -75,7 +75,7 @@ struct RowPack {
   }
 };
 
-// One block for each row. A thread writes what it alone has read.
+// A block has one row. A thread writes only elements that no other thread reads.
 template <class T>
 __global__ void layer_norm_backward_kernel(std::int64_t width, LayerNormGradient<T> of, bool aligned) {
   __shared__ float shared[2 * most_row_threads / warp_size];
@@ -99,9 +99,9 @@ __global__ void layer_norm_backward_kernel(std::int64_t width, LayerNormGradient
   }
 }
 
-// One block for a chunk of rows: a thread owns one pack of columns, and writes their sums over the chunk to
-// partial[chunk, 2, width]. Rows are loaded, and their sums made, `step` at a time: so many loads are under
-// way together, and pass two barriers.
+// A block has a chunk of rows: a thread owns one pack of columns, and writes their sums over the chunk to
+// partial[chunk, 2, width]. Rows are loaded and summed `step` at a time, so that their loads are under way
+// together, and share two barriers.
 template <class T, bool aligned>
 __global__ void __launch_bounds__(most_chunk_threads)
     layer_norm_backward_chunk_kernel(ColumnChunks cut, LayerNormGradient<T> of, float* partial) {

@@ -31,7 +31,7 @@ void linear(const LinearShape& shape, const T* x, const T* weight, const T* bias
 template <class T>
 void linear_gelu(const LinearShape& shape, GeluForm form, const T* x, const T* weight, const T* bias, T* pre,
                  T* y, void* stream) {
-  // In f32 the library's GELU has not the precision of ours.
+  // cuBLASLt's GELU is less precise than ours in f32.
   if (sizeof(T) == 2 && form == GeluForm::tanh) {
     Product fused = forward(shape, x, weight, bias, y);
     fused.epilogue = Epilogue::bias_gelu_tanh;

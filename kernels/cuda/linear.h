@@ -19,9 +19,9 @@ struct LinearShape {
 template <class T>
 void linear(const LinearShape& shape, const T* x, const T* weight, const T* bias, T* y, void* stream);
 
-// pre = x weight + bias, y = gelu(pre): in one GEMM for bf16 and f16 with the tanh form where cuBLASLt has it
-// (outputs must be a multiple of 8), else as a GEMM and a GELU of what was rounded to T. Which one depends on
-// the shape alone.
+// pre = x weight + bias, y = gelu(pre): in one GEMM for bf16 and f16 with the tanh form if cuBLASLt has it
+// (outputs must be a multiple of 8), else as a GEMM and a GELU of the result rounded to T. The choice depends
+// on the shape alone.
 template <class T>
 void linear_gelu(const LinearShape& shape, GeluForm form, const T* x, const T* weight, const T* bias, T* pre,
                  T* y, void* stream);
@@ -31,8 +31,8 @@ void linear_backward_input(const LinearShape& shape, const T* dy, const T* weigh
 template <class T>
 void linear_backward_weight(const LinearShape& shape, const T* x, const T* dy, T* dweight, void* stream);
 
-// linear without bias, cross_entropy and the backward of both, `chunk` tokens at a time. Sums in f32; the
-// loss in f64, in a fixed order. Targets as cross_entropy.h says.
+// Computes linear, cross_entropy and the backward of both, `chunk` tokens at a time. Sums in f32; the loss in
+// f64, in a fixed order. Targets as cross_entropy.h says.
 template <class T>
 struct LinearCrossEntropy {
   LinearShape shape;  // inputs: the width; outputs: the vocabulary, padding included
@@ -40,16 +40,17 @@ struct LinearCrossEntropy {
   const T* x = nullptr;
   const T* weight = nullptr;
   const std::int32_t* targets = nullptr;
-  // The batch's, of which `targets` may be a part: they are counted. None: the targets are all.
+  // Targets of the whole batch, which are counted; `targets` may be a part of them. Null: `targets` is
+  // the batch.
   const std::int32_t* batch_targets = nullptr;
   std::int64_t batch = 0;
   double* loss = nullptr;
   T* dx = nullptr;
   T* dweight = nullptr;
-  // T[chunk, outputs], then at the next multiple of 256 bytes, for 16 bits in more than one chunk, sums
+  // T[chunk, outputs]; then, for types of 16 bits and several chunks, at the next multiple of 256 bytes sums
   // f32[weight] and, with a bias, f32[outputs].
   void* workspace = nullptr;
-  // The outputs that count; those behind them are padding, whose gradients are 0. 0: all.
+  // The first outputs, which count; outputs behind them are padding, whose gradients are 0. 0: all count.
   std::int64_t vocabulary = 0;
   // [outputs], both or none.
   const T* bias = nullptr;

@@ -3,8 +3,8 @@
 #include "kernels/cuda/column_sum.h"
 #include "kernels/cuda/cross_entropy.h"
 #include "kernels/cuda/gemm.h"
+#include "kernels/cuda/launch.h"
 #include "kernels/cuda/linear.h"
-#include "kernels/cuda/scratch.h"
 #include "kernels/math/bfloat16.h"
 #include "stowage/bytes.h"
 
@@ -13,12 +13,12 @@ namespace {
 
 constexpr const char* name = "linear_cross_entropy";
 
-// Of rows `bytes` apart, the first of which begins a tensor.
+// Alignment of rows that are `bytes` apart, the first of which begins a tensor.
 std::int64_t alignment_of_rows(std::int64_t bytes) {
   return std::min(static_cast<std::int64_t>(most_tensor_alignment), bytes & -bytes);
 }
 
-// A sum of 16 bits over chunks would lose what a chunk adds.
+// A sum of 16 bits over chunks would lose small contributions of a chunk.
 template <class T>
 bool sums_apart(const LinearCrossEntropy<T>& of) {
   return sizeof(T) == 2 && of.chunk < of.shape.tokens;

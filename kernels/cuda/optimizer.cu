@@ -6,7 +6,6 @@
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/pack.h"
 #include "kernels/cuda/reduce.h"
-#include "kernels/cuda/scratch.h"
 
 namespace stowage::cuda {
 
@@ -14,8 +13,8 @@ inline constexpr int norm_threads = 256;
 inline constexpr std::int64_t most_square_chunks = 1024;
 inline constexpr std::int64_t least_square_chunk = 8192;
 
-// A block sums a chunk of one of the pieces, each of which has as many `chunks`. A chunk is a multiple of the
-// pack's size. `aligned`: of every piece's start.
+// A block sums a chunk of a piece; every piece has `chunks` chunks. A chunk is a multiple of the pack's size.
+// `aligned`: whether every piece's start is.
 template <class T>
 __global__ void square_partial_kernel(std::int64_t count, std::int64_t piece, std::int64_t chunks,
                                       std::int64_t chunk, const T* x, double* partial, bool aligned) {
@@ -35,7 +34,7 @@ __global__ void square_partial_kernel(std::int64_t count, std::int64_t piece, st
   if (threadIdx.x == 0) partial[blockIdx.x] = sum;
 }
 
-// A block for each piece.
+// A block sums the chunks of a piece.
 __global__ void square_total_kernel(std::int64_t chunks, const double* partial, double* sums) {
   __shared__ double shared[norm_threads / warp_size];
   partial += blockIdx.x * chunks;
@@ -45,7 +44,7 @@ __global__ void square_total_kernel(std::int64_t chunks, const double* partial, 
   if (threadIdx.x == 0) sums[blockIdx.x] = mine;
 }
 
-// The addresses of some of the sums: a kernel's parameters hold no more.
+// Addresses of some of the sums: as many as a kernel's parameters hold.
 inline constexpr int sums_per_launch = 256;
 struct SumAddresses {
   const double* sums[sums_per_launch];
@@ -53,7 +52,7 @@ struct SumAddresses {
   bool first;
 };
 
-// Block p adds the sums' elements p, in order, to totals[p], which is 0 at first.
+// Block p adds the sums' elements p, in order, to totals[p], which counts as 0 at first.
 __global__ void piece_totals_kernel(SumAddresses of, double* totals) {
   __shared__ double shared[sums_per_launch];
   const int i = static_cast<int>(threadIdx.x);
@@ -65,7 +64,7 @@ __global__ void piece_totals_kernel(SumAddresses of, double* totals) {
   totals[blockIdx.x] = sum;
 }
 
-// By the one block there is; overwrites the totals.
+// The launch's only block computes the tree sum; overwrites the totals.
 __device__ inline double tree_sum_of(std::int64_t pieces, double* totals) {
   for (std::int64_t apart = 1; apart < pieces; apart *= 2) {
     for (std::int64_t i = threadIdx.x * 2 * apart; i < pieces; i += norm_threads * 2 * apart)
@@ -122,7 +121,7 @@ void add_pieces(std::span<const double* const> sums, std::int64_t pieces, double
   add_pieces(sums, pieces, totals, "norm_part", stream);
 }
 
-// Where a piece's total goes: `result`, or scratch where there are several.
+// Adds up the totals of the pieces: into `result`, or into scratch if there are several pieces.
 inline double* piece_totals(std::span<const double* const> sums, std::int64_t pieces, double* result,
                             const char* user, void* stream) {
   double* const totals = pieces == 1 ? result : scratch_for<double>(stream, pieces, user);

@@ -20,24 +20,24 @@ template <class T>
 void square_sums(std::int64_t count, const T* x, std::int64_t pieces, std::int64_t piece, double* sums,
                  void* stream);
 
-// result f64{}: each sum is f64[pieces], a power of two, on the device. Element p of all is added up in the
-// order of `sums`, and these in a balanced tree of adjacent pairs. The lane's scratch has an f64 for each of
-// several pieces.
+// result f64{} = sum of all elements of `sums`, arrays f64[pieces] on the device, `pieces` a power of two.
+// For each p, elements p are added up in the order of `sums`; then these totals in a balanced tree of
+// adjacent pairs. Scratch: an f64 for each piece, if there are several.
 void norm_part(std::span<const double* const> sums, std::int64_t pieces, double* result, void* stream);
-// totals f64[pieces]: those elements p, added up in that order.
+// totals f64[pieces]: the elements p of `sums`, added up in that order.
 void add_pieces(std::span<const double* const> sums, std::int64_t pieces, double* totals, void* stream);
 
-// result f64{2}: norm = sqrt of what norm_part makes, over the loss scale; scale = limit > 0 && norm > limit
-// ? limit / norm : 1.
+// result f64{2}: norm = sqrt of norm_part's result, over the loss scale; scale = limit > 0 && norm > limit ?
+// limit / norm : 1.
 void clip(std::span<const double* const> sums, std::int64_t pieces, double limit, double* result,
           void* stream, double loss_scale = 1);
 
 template <class T>
 using MasterLow = std::conditional_t<std::is_same_v<T, Float16>, std::int32_t, std::int16_t>;
 
-// AdamW (kernels/math/adamw.h) in f32: new values may be the old ones' bytes. The same bits as on the
-// host. The gradient is multiplied by clip[1] / loss_scale, on the device; where clip[0], the norm, is not
-// finite, the new values are the old ones.
+// AdamW (kernels/math/adamw.h) in f32, with the host's bits; new values may take the old ones' bytes. The
+// gradient is multiplied by clip[1] / loss_scale, on the device; if clip[0], the norm, is not finite, the new
+// values are the old ones.
 template <class T>
 struct AdamWOperands {
   std::int64_t count = 0;
@@ -46,7 +46,7 @@ struct AdamWOperands {
   const float* first_moment = nullptr;
   const float* second_moment = nullptr;
   const double* clip = nullptr;
-  const MasterLow<T>* low = nullptr;  // what makes a master weight of T; none for float
+  const MasterLow<T>* low = nullptr;  // the rest of T's master weight; null for float
   T* new_parameter = nullptr;
   float* new_first_moment = nullptr;
   float* new_second_moment = nullptr;
@@ -56,8 +56,8 @@ struct AdamWOperands {
 template <class T>
 void adamw(const AdamWSettings& settings, const AdamWOperands<T>& of, void* stream);
 
-// The same with moments that are not f32 (kernels/math/moment_codes.h), updated in place; those of `of` are
-// not looked at.
+// AdamW with moments in fewer bytes (kernels/math/moment_codes.h), updated in place; the moments of `of`
+// are ignored.
 struct Bf16Moments {
   Bfloat16 *first, *second;
   RandomStream rounding;

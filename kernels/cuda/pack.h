@@ -1,7 +1,7 @@
 // Sixteen bytes of elements at a time, computed with in f32.
 //
-// Which element goes to which lane of which thread never depends on an address: where a row is not
-// 16-byte aligned the same pack is read element by element.
+// The distribution of elements to threads and lanes never depends on an address: if a row is not 16-byte
+// aligned, the same pack is read element by element.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ struct __attribute__((may_alias, aligned(16))) SixteenBytes {
   std::uint32_t words[4];
 };
 
-// One store, to global or shared memory: nvcc makes four of a plain assignment where a thread stores in a
+// Stores 16 bytes at once, to global or shared memory: nvcc makes four stores of a plain assignment in a
 // loop, aligned or not.
 STOWAGE_HOST_DEVICE void store_sixteen(void* to, const SixteenBytes& from) {
 #ifdef __CUDA_ARCH__
@@ -40,7 +40,7 @@ STOWAGE_HOST_DEVICE void store_sixteen(void* to, const SixteenBytes& from) {
 
 STOWAGE_HOST_DEVICE float word_as_float(std::uint32_t word) { return std::bit_cast<float>(word); }
 
-// By value: the copy is one load of 16 bytes.
+// Takes the words by value: the copy is one load of 16 bytes.
 STOWAGE_HOST_DEVICE Pack<float> unpack(SixteenBytes from, const float*) {
   Pack<float> pack;
   for (int i = 0; i < 4; ++i) pack.values[i] = word_as_float(from.words[i]);
@@ -68,8 +68,8 @@ STOWAGE_HOST_DEVICE SixteenBytes packed(const Pack<float>& pack) {
   for (int i = 0; i < 4; ++i) to.words[i] = std::bit_cast<std::uint32_t>(pack.values[i]);
   return to;
 }
-// Two elements of a type of 16 bits, rounded to the nearest, in one word. A card has an instruction for it,
-// which makes one NaN of all.
+// Two elements of a type of 16 bits, rounded to the nearest, in one word. A card has an instruction for this,
+// which turns every NaN into the same one.
 template <class T>
 STOWAGE_HOST_DEVICE std::uint32_t packed_pair(float first, float second) {
 #ifdef __CUDA_ARCH__
@@ -100,14 +100,14 @@ STOWAGE_HOST_DEVICE Pack<T> load_pack(const T* x, std::int64_t count, bool align
   return pack;
 }
 
-// The same as they lie in memory. Loads of several packs are under way together if they come before the first
-// use of one of them: a thread that unpacks each waits for each.
+// As load_pack, but the elements as they lie in memory. Loads of several packs are under way together if they
+// all come before the first use: a thread that unpacks each pack at once waits for each.
 template <class T>
 STOWAGE_HOST_DEVICE SixteenBytes load_words(const T* x, std::int64_t count, bool aligned) {
   if (aligned && count >= pack_size<T>) return *reinterpret_cast<const SixteenBytes*>(x);
   return packed(load_pack(x, count, false));
 }
-// Of rows that are known to be aligned when the kernel is compiled: a pack is whole, or behind the end.
+// For rows that are known to be aligned when the kernel is compiled: a pack is whole, or behind the end.
 template <class T>
 STOWAGE_HOST_DEVICE SixteenBytes load_words(const T* x, std::int64_t count, std::true_type) {
   if (count <= 0) return {};

@@ -1,4 +1,4 @@
-#include "kernels/cuda/padding.h"
+#include "kernels/cuda/cudnn_attention.h"
 
 #include "kernels/cuda/kernel_registry.h"
 #include "kernels/cuda/launch.h"

@@ -1,5 +1,5 @@
-// Sums and maxima over a warp and over a block, and exchanges between lanes: the one place with warp
-// shuffles.
+// Sums and maxima over a warp and over a block, and exchanges between lanes: the one place with
+// warp shuffles.
 //
 // The order of the additions is fixed, and every thread gets the result.
 #pragma once
@@ -26,13 +26,13 @@ struct Largest {
   __device__ static float of(float a, float b) { return std::fmax(a, b); }  // one instruction
 };
 
-// What the lane whose number differs in the bits of `mask` holds. All 32 take part.
+// Returns the value of the lane whose number differs in the bits of `mask`. Requires all 32 lanes.
 template <class T>
 __device__ inline T swap_lanes(T value, int mask) {
   return __shfl_xor_sync(0xffffffffU, value, mask);
 }
 
-// Over groups of `width` neighbouring threads, a power of two of at most 32. All 32 take part.
+// Reduces over groups of `width` neighbouring threads, a power of two of at most 32. Requires all 32 lanes.
 template <class Operation, class T>
 __device__ inline T reduce_warp(T value, int width = warp_size) {
   for (int distance = width / 2; distance > 0; distance /= 2) {
@@ -45,7 +45,7 @@ struct Or {
   __device__ static unsigned of(unsigned a, unsigned b) { return a | b; }
 };
 
-// Bit l is lane l's value. All 32 take part.
+// Bit l is lane l's value. Requires all 32 lanes.
 __device__ inline unsigned ballot(bool value) {
 #ifdef STOWAGE_CUDA_SHIM
   return reduce_warp<Or>((value ? 1U : 0U) << (threadIdx.x % warp_size));
@@ -54,8 +54,8 @@ __device__ inline unsigned ballot(bool value) {
 #endif
 }
 
-// Each of the values over a one-dimensional block of whole warps. `shared` holds `count` Ts for each warp; it
-// is free again when the call returns.
+// Reduces every value over a one-dimensional block of whole warps. `shared` holds `count` Ts for each warp;
+// it is free again when the call returns.
 template <class Operation, int count, class T>
 __device__ inline void reduce_block(T (&values)[count], T* shared) {
   const unsigned warps = blockDim.x / warp_size;

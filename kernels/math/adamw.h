@@ -1,9 +1,9 @@
-// One element of AdamW (Loshchilov & Hutter, "Decoupled Weight Decay Regularization", algorithm 2).
+// AdamW of one element (Loshchilov & Hutter, "Decoupled Weight Decay Regularization", algorithm 2).
 //
-// The weight is rounded once, by the last subtraction: to shrink it first and subtract the rest then would
-// round it twice, and end some two and a half times as far from the update in f64.
+// The weight is rounded once, by the last subtraction: decaying it first and subtracting the rest then would
+// round it twice, and end about two and a half times as far from the update in f64.
 //
-// Host and device agree to the last bit where contraction is off (-ffp-contract=off, -fmad=false).
+// Host and device agree to the last bit if contraction is off (-ffp-contract=off, -fmad=false).
 #pragma once
 
 #include <cmath>
@@ -22,7 +22,7 @@ struct AdamWSettings {
   std::uint64_t step = 0;  // 0 for the first
 };
 
-// What is the same for every element, in the type of the update.
+// Constants of all elements, in the type of the update.
 template <class T>
 struct AdamWConstants {
   T beta1, one_minus_beta1, beta2, one_minus_beta2;

@@ -43,7 +43,7 @@ STOWAGE_HOST_DEVICE float joined(SplitWeight split) {
   return std::bit_cast<float>(high + static_cast<std::uint32_t>(static_cast<std::int32_t>(split.low)));
 }
 
-// The one split whose `joined` has these bits, whichever of the 2^32 they are.
+// Returns the split whose `joined` has these bits, any of the 2^32.
 STOWAGE_HOST_DEVICE SplitWeight split_of_bits(std::uint32_t bits) {
   SplitWeight result;
   result.weight.bits = static_cast<std::uint16_t>((bits + 0x8000U) >> 16U);
@@ -51,7 +51,8 @@ STOWAGE_HOST_DEVICE SplitWeight split_of_bits(std::uint32_t bits) {
   return result;
 }
 
-// `joined` gives every bit back, but for the payload of a NaN, whose weight could round to a number.
+// Splits a master weight; `joined` gives every bit back, except the payload of a NaN, whose weight could
+// round to a number.
 STOWAGE_HOST_DEVICE SplitWeight split(float master) {
   auto all = std::bit_cast<std::uint32_t>(master);
   if ((all & 0x7fffffffU) > 0x7f800000U) all = 0x7fc00000U;

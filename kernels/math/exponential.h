@@ -13,8 +13,8 @@
 
 namespace stowage {
 
-// 2^x, on a card in one instruction, to 2 units in the last place; below 2^-126 it is 0 there, where exp2f
-// has four more to keep it.
+// 2^x. On a card it takes one instruction, to 2 units in the last place; results below 2^-126 are 0 (exp2f
+// spends four more instructions to keep them).
 STOWAGE_HOST_DEVICE float power_of_two(float x) {
 #ifdef __CUDA_ARCH__
   float power = 0;
@@ -66,10 +66,10 @@ STOWAGE_HOST_DEVICE float exponential(float x) {
 #endif
 }
 
-// Never infinite either.
+// e^x in f64, never infinite either.
 STOWAGE_HOST_DEVICE double exponential(double x) { return std::exp(x > 709.0 ? 709.0 : x); }
 
-// Of the standard normal distribution at x: the density, and the probability of less than x.
+// The standard normal distribution at x: its density, and the probability of less than x.
 template <class T>
 struct Normal {
   T density, cumulative;

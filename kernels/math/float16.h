@@ -1,7 +1,7 @@
 // IEEE half precision (binary16): 1 sign, 5 exponent and 10 fraction bits. Rounds to the nearest, ties to
-// even; subnormal numbers are kept, what is 65,520 or more is infinite, NaN stays NaN (on a card one of all).
-// No branches, so that loops of conversions become vectors; the bits of x86's F16C and of the compiler's
-// `_Float16`.
+// even; subnormal numbers are kept, 65,520 and more become infinite, NaN stays NaN (a card has a single NaN).
+// No branches, so that loops of conversions become vectors. The bits are those of x86's F16C and of the
+// compiler's `_Float16`.
 //
 // Master weights: an f32 weight is kept as its half-precision value and the 32-bit distance between the bits
 // of the two (Micikevicius et al., "Mixed Precision Training", keep the whole f32). No f32 is lost, and a
@@ -26,9 +26,9 @@ struct Float16 {
   static constexpr std::uint32_t infinity = 0x7f800000U, quiet = 0x00400000U;  // of f32
   static constexpr std::uint32_t least_normal = 0x38800000U;                   // 2^-14
   static constexpr std::uint32_t too_large = 0x477ff000U;                      // 65,520
-  static constexpr std::uint32_t bias = 112U << 23U;  // what f32 adds to an exponent more than f16
+  static constexpr std::uint32_t bias = 112U << 23U;  // difference of the exponents' biases in f32 and f16
 
-  // Without a branch, which compilers make of `?:` here.
+  // Selects without the branch that compilers make of `?:` here.
   STOWAGE_HOST_DEVICE static std::uint32_t chosen(bool first, std::uint32_t a, std::uint32_t b) {
     const std::uint32_t mask = 0U - static_cast<std::uint32_t>(first);
     return (a & mask) | (b & ~mask);
@@ -41,7 +41,7 @@ struct Float16 {
 #else
     const std::uint32_t size = all & 0x7fffffffU;
     const std::uint32_t normal = (size - bias + 0xfffU + ((size >> 13U) & 1U)) >> 13U;
-    // The last place of 0.5 is that of f16's subnormal numbers.
+    // Adding 0.5 rounds: its last place in f32 equals the last place of f16's subnormal numbers.
     const std::uint32_t small =
         std::bit_cast<std::uint32_t>(std::bit_cast<float>(size) + 0.5F) - std::bit_cast<std::uint32_t>(0.5F);
     const std::uint32_t nan = 0x7e00U | ((size >> 13U) & 0x3ffU);

@@ -1,4 +1,4 @@
-// The codes of 8-bit moments, and how bf16 moments are rounded. Host and device give the same bits.
+// Codes of 8-bit moments, and the rounding of bf16 moments. Host and device give the same bits.
 //
 // A code is a share of its block's largest magnitude, after the dynamic tree data type of Dettmers et al.
 // ("8-bit Optimizers via Block-wise Quantization", section 1.3): E leading zero bits are a factor of 10^-E,
@@ -6,9 +6,10 @@
 //
 //     0 0 1 f f f f    10^-2 * (0.1 + 0.9 * (ffff + 1/2) / 16)
 //
-// All zeros are 0 and all ones are 1, so that 0 and the largest magnitude are kept exactly. A first moment is
-// a sign and 7 such bits, a second one 8 such bits. A share takes the nearest code, of two the smaller one,
-// but for this: a second moment above 0 has a code above 0, since the step divides by its root.
+// Code 0 (all zeros) is 0 and the last code (all ones) is 1, so that 0 and the largest magnitude are kept
+// exactly. A first moment is a sign and 7 such bits, a second moment 8 such bits. A share takes the nearest
+// code, the smaller of two equally near ones, with one exception: a second moment above 0 has a code above 0,
+// since the step divides by its root.
 #pragma once
 
 #include <bit>
@@ -31,7 +32,7 @@ STOWAGE_HOST_DEVICE constexpr float share_of_code(int bits, int code) {
   for (; first > code; first /= 2) power /= 10;
   return static_cast<float>(power * (0.1 + 0.9 * (code - first + 0.5) / first));
 }
-// Midway between the shares of `code` and the next one. Behind the last one stands none.
+// The boundary midway between the shares of `code` and the next one. The last code has no boundary behind it.
 STOWAGE_HOST_DEVICE constexpr float boundary_of_code(int bits, int code) {
   if (code == (1 << bits) - 1) return std::numeric_limits<float>::infinity();
   return static_cast<float>(
@@ -39,8 +40,8 @@ STOWAGE_HOST_DEVICE constexpr float boundary_of_code(int bits, int code) {
       2);
 }
 
-// The code of a share in [0, 1]: how many boundaries lie below it. A NaN has the last code. `boundaries`: of
-// all codes.
+// Returns the code of a share in [0, 1]: the number of boundaries below it. A NaN has the last code.
+// `boundaries`: of all codes.
 template <int bits>
 STOWAGE_HOST_DEVICE std::uint32_t code_of_share(const float* boundaries, float share) {
   std::uint32_t code = 0;
@@ -50,12 +51,12 @@ STOWAGE_HOST_DEVICE std::uint32_t code_of_share(const float* boundaries, float s
   return code;
 }
 
-// By its bits, so that a NaN counts as the greatest.
+// The magnitude's bits, which order like magnitudes, with NaN as the greatest.
 STOWAGE_HOST_DEVICE std::uint32_t magnitude_bits(float value) {
   return std::bit_cast<std::uint32_t>(value) & 0x7fffffffU;
 }
 
-// A moment of its code and the block's largest magnitude. `shares`: of all codes.
+// Returns a moment from its code and the block's largest magnitude. `shares`: of all codes.
 STOWAGE_HOST_DEVICE float first_moment_of(const float* shares, std::uint8_t code, float largest) {
   const float magnitude = shares[code & 0x7fU] * largest;
   return (code & 0x80U) != 0 ? -magnitude : magnitude;
@@ -77,8 +78,8 @@ STOWAGE_HOST_DEVICE std::uint8_t second_moment_code(const float* boundaries, flo
   return static_cast<std::uint8_t>(code == 0 && moment > 0 ? 1 : code);
 }
 
-// Up with a probability of the part that bf16 does not hold, else towards zero: with beta2 near 1 a second
-// moment changes by less than half of bf16's last place, and rounded to the nearest it would not change at
+// Rounds up with the probability of the part that bf16 does not hold, else towards zero. With beta2 near 1 a
+// second moment changes by less than half of bf16's last place: rounded to the nearest it would not change at
 // all. `draw` is uniform in [0, 2^16).
 STOWAGE_HOST_DEVICE Bfloat16 rounded_by_chance(float value, std::uint32_t draw) {
   const auto all = std::bit_cast<std::uint32_t>(value);
@@ -88,8 +89,9 @@ STOWAGE_HOST_DEVICE Bfloat16 rounded_by_chance(float value, std::uint32_t draw) 
   return result;
 }
 
-// The draw of element `element` of a parameter, of random_words(stream, element / 8): eight neighbours share
-// them. No index: an array that is indexed at run time lies in a device's local memory.
+// Returns the draw of element `element` of a parameter from random_words(stream, element / 8), which eight
+// neighbours share. Selects without an index: an array that is indexed at run time lies in a device's
+// local memory.
 STOWAGE_HOST_DEVICE std::uint32_t rounding_draw(const r123::Philox4x32::ctr_type& words,
                                                 std::uint64_t element) {
   const std::uint64_t which = element % 8 / 2;

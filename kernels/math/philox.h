@@ -10,7 +10,7 @@
 
 namespace stowage {
 
-// Which stream of random numbers: `key` tells one op from another.
+// A stream of random numbers: `key` tells one op from another.
 struct RandomStream {
   std::uint64_t seed = 0;
   std::uint64_t key = 0;
@@ -27,7 +27,8 @@ STOWAGE_HOST_DEVICE r123::Philox4x32::ctr_type random_words(const RandomStream& 
   return r123::Philox4x32()(counter, key);
 }
 
-// A word is uniform in [0, 2^32): an element is dropped where its word is below this. In [0, 2^32].
+// The threshold, in [0, 2^32], of a word that is uniform in [0, 2^32): an element is dropped if its word is
+// below it.
 STOWAGE_HOST_DEVICE std::uint64_t dropout_threshold(double probability) {
   const double scaled = probability * 4294967296.0 + 0.5;
   return scaled <= 0 ? 0 : scaled >= 4294967296.0 ? 4294967296U : static_cast<std::uint64_t>(scaled);

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "src/graph/clipping.h"
 #include "src/graph/cost.h"
+#include "src/graph/update_ops.h"
 #include "stowage/error.h"
 
 namespace stowage {

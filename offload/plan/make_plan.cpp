@@ -15,7 +15,7 @@
 #include "offload/plan/problem/units.h"
 #include "offload/plan/schedule/places.h"
 #include "offload/plan/search/cells.h"
-#include "src/graph/clipping.h"
+#include "src/graph/update_ops.h"
 #include "stowage/error.h"
 #include "stowage/planner.h"
 

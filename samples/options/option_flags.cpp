@@ -3,7 +3,7 @@
 #include <charconv>
 #include <limits>
 
-#include "src/models/limits.h"
+#include "src/models/require_valid.h"
 
 namespace stowage::samples {
 namespace {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "src/tokens/text_lines.h"
+#include "src/tokens/text_parts.h"
 #include "tools/console/text.h"
 
 namespace stowage::samples {

@@ -9,7 +9,7 @@
 #include <optional>
 #include <utility>
 
-#include "src/tokens/text_lines.h"
+#include "src/tokens/text_parts.h"
 #include "tools/choices/model_spec.h"
 #include "tools/console/text.h"
 

@@ -11,7 +11,7 @@
 #include <iterator>
 #include <utility>
 
-#include "src/tokens/text_lines.h"
+#include "src/tokens/text_parts.h"
 
 namespace stowage::samples {
 namespace {

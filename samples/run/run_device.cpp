@@ -11,7 +11,7 @@
 
 #include "src/base/parallel_for.h"
 #include "src/device/host_limits.h"
-#include "src/machine/machine_text.h"
+#include "src/machine/chosen_machine.h"
 #include "stowage/choose_device.h"
 #include "stowage/cuda_device.h"
 #include "stowage/error.h"

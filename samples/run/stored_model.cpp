@@ -11,7 +11,7 @@
 #include "samples/options/initial_sizes.h"
 #include "samples/run/checkpoints.h"
 #include "samples/task/gpt_task.h"
-#include "src/models/limits.h"
+#include "src/models/require_valid.h"
 #include "stowage/error.h"
 #include "stowage/safetensors.h"
 #include "tools/console/text.h"

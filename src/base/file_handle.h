@@ -21,7 +21,7 @@ class FileHandle {
   explicit operator bool() const { return descriptor_ >= 0; }
   int get() const { return descriptor_; }
   int release() { return std::exchange(descriptor_, -1); }  // the caller's from now on
-  // Whether the system says that all was well.
+  // Returns false if the system reports an error.
   bool close() {
     const int descriptor = release();
     return descriptor < 0 || ::close(descriptor) == 0;

@@ -1,4 +1,4 @@
-// Laps: wall seconds of the phases of a run, for people; nothing decides by them.
+// Laps: wall seconds of the phases of a run, for people; no decision depends on them.
 #pragma once
 
 #include <chrono>
@@ -8,7 +8,7 @@ namespace stowage {
 
 class Laps {
  public:
-  // Seconds since the last call, or since it was made.
+  // Returns the seconds since the last call, or since construction.
   double lap() {
     const Clock::time_point now = Clock::now();
     return std::chrono::duration<double>(now - std::exchange(last_, now)).count();

@@ -1,4 +1,4 @@
-// Git LFS: what it leaves in a file's place until the file is fetched.
+// Pointers of Git LFS: the text that stands in a file's place until the file is fetched.
 #pragma once
 
 #include <string>
@@ -8,10 +8,10 @@
 
 namespace stowage {
 
-// As many bytes as tell it from any other file.
+// This many bytes tell a pointer from any other file.
 inline constexpr std::size_t lfs_beginning_bytes = 64;
 
-// Throws InvalidInput where a file that begins so is one.
+// Throws InvalidInput if a file that begins with `beginning` is a pointer.
 inline void refuse_lfs_pointer(std::string_view beginning, const std::string& path) {
   if (beginning.starts_with("version https://git-lfs.github.com/spec/"))
     throw InvalidInput(

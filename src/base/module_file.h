@@ -8,27 +8,28 @@
 
 namespace stowage {
 
-// The files to try for a module, best first: what `override_path` names and nothing else; else in
-// ../lib/stowage beside the program; where `library` is another file, in stowage and ../stowage beside that;
-// then in `built`.
+// Returns the files to try for a module, best first. If `override_path` is set, it is the only one.
+// Otherwise: ../lib/stowage beside the program; if `library` is another file, stowage and ../stowage beside
+// it; then `built`.
 std::vector<std::filesystem::path> module_candidates(const std::string& file_name, const char* override_path,
                                                      const std::filesystem::path& program,
                                                      const std::filesystem::path& library,
                                                      const std::filesystem::path& built);
 
 std::filesystem::path program_path();
-// The file that this code was linked into: the program, or a library of it.
+// The file that `code` was linked into: the program, or one of its libraries.
 std::filesystem::path library_path(const void* code);
 
 // The first that exists; empty if none does.
 std::filesystem::path first_that_exists(const std::vector<std::filesystem::path>& candidates);
 std::string joined_paths(const std::vector<std::filesystem::path>& paths);  // "a, b"
 
-// A module is never closed: what it made lives in it. One that cannot be loaded is no exception.
+// A module is never closed: the objects that it made live in it. Loading never throws: failures are
+// in `error`.
 struct ModuleEntry {
-  bool loaded = false;      // the library is there, perhaps without the entry
-  void* address = nullptr;  // of the entry; null: see `error`
-  std::string error;        // what the loader says
+  bool loaded = false;      // the library is open, perhaps without the entry
+  void* address = nullptr;  // the entry's; null: see `error`
+  std::string error;        // the loader's message
 };
 ModuleEntry load_entry(const std::filesystem::path& path, const char* entry);
 

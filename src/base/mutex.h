@@ -55,7 +55,7 @@ class CondVar {
     condition_.wait(lock);
     lock.release();  // the caller still holds it
   }
-  // The same, and no longer than this.
+  // Waits no longer than `most`; may wake without reason too.
   void wait_for(Mutex& mutex, std::chrono::milliseconds most) STOWAGE_REQUIRES(mutex) {
     std::unique_lock<std::mutex> lock(mutex.mutex_, std::adopt_lock);
     condition_.wait_for(lock, most);

@@ -25,8 +25,8 @@ bool is_same_file(const struct stat& a, const struct stat& b) {
   return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
-// Standard output or error, where it is this file and can be written; else -1. A character device has no
-// place in it to be shared.
+// Returns standard output or error if it is this file and writable; else -1. Character devices do not count:
+// they have no file offset to share.
 int standard_stream(const struct stat& status) {
   if (S_ISCHR(status.st_mode)) return -1;
   for (const int stream : {STDOUT_FILENO, STDERR_FILENO}) {
@@ -38,7 +38,8 @@ int standard_stream(const struct stat& status) {
   return -1;
 }
 
-// `put(bytes left)` until all are written, as write and pwrite do it. False: errno says why.
+// Calls `put(bytes left)`, which writes some and returns their count as write and pwrite do, until all are
+// written. False: errno says why.
 template <class Put>
 bool write_all(std::size_t bytes, Put put) {
   for (std::size_t done = 0; done < bytes;) {
@@ -63,7 +64,7 @@ void OutputFile::open() {
   struct stat status {};
   const int stream = ::stat(path_.c_str(), &status) == 0 ? standard_stream(status) : -1;
   if (stream >= 0) return open_stream(stream);
-  // The system judges the path, links and permissions. What is there is not changed by that.
+  // Opening lets the system judge the path, links and permissions, and changes nothing.
   FileHandle there(::open(path_.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC | O_NOCTTY));
   if (there) return open_there(std::move(there));
   if (errno == EISDIR) throw InvalidInput(shown_ + ": this is a directory; name a file in it");
@@ -74,7 +75,7 @@ void OutputFile::open() {
   open_new();
 }
 
-// Its own place in the stream: what is printed before and behind must not be written over.
+// Duplicates the descriptor, so that the file offset is shared with text printed before and after.
 void OutputFile::open_stream(int stream) {
   if (writing_ == Writing::placed) refuse_offsets();
   file_ = FileHandle(::fcntl(stream, F_DUPFD_CLOEXEC, 0));
@@ -107,7 +108,7 @@ void OutputFile::replace(const struct stat& status) {
   errno = ESTALE;
   if (error || ::stat(path_.c_str(), &found) != 0 || !is_same_file(status, found)) refuse();
   open_hidden();
-  // Where another user's file cannot be given back, it is this user's from now on.
+  // If another user's file cannot be given back to that user, it belongs to this user from now on.
   static_cast<void>(::fchown(file_.get(), status.st_uid, status.st_gid) == 0);
   if (::fchmod(file_.get(), status.st_mode & 0777U) != 0) refuse();
 }
@@ -116,7 +117,7 @@ void OutputFile::open_new() {
   const fs::path path(path_);
   if (!path.has_filename()) throw InvalidInput(shown_ + ": this names a folder; name a file in it");
   open_hidden();
-  if (writing_ == Writing::growing) {  // it could be made, which `start` will do
+  if (writing_ == Writing::growing) {  // this only tried whether `start` can make the file
     file_.close();
     hidden_ = Temporary();
   }
@@ -176,7 +177,7 @@ void OutputFile::write_at(std::uint64_t offset, std::span<const std::byte> bytes
 
 void OutputFile::commit() {
   if (!file_) return;
-  // Some file systems cannot, and say EINVAL.
+  // Some file systems cannot sync and return EINVAL.
   if (hidden_.made() && ::fsync(file_.get()) != 0 && errno != EINVAL) fail();
   if (!file_.close()) fail();
   if (hidden_.made() && !hidden_.rename_to(fs::path(path_).filename().string())) fail();

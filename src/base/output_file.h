@@ -14,23 +14,23 @@
 
 namespace stowage {
 
-// How a regular file comes to its name.
+// How a regular file gets its name.
 enum class Writing : std::uint8_t {
   whole,    // under a temporary name beside it until `commit`: nothing half-written is ever seen
   placed,   // the same, and written at any offsets; a pipe, which has none, is refused
   growing,  // at once, line by line; no other run may write it meanwhile
 };
 
-// Writes directly into a path that is there and is no regular file (/dev/null, a terminal, a FIFO), and into
-// one that is the process's own standard output or error; "-" is the former. A link is followed to its file,
-// whose mode and owner stay. Files and folders without a write bit are refused, for root too. Opens nothing
-// for an empty path; then `wanted` is false and the other calls do nothing.
+// Writes directly into an existing path that is no regular file (/dev/null, a terminal, a FIFO), and into the
+// process's own standard output or error; "-" is standard output. A link is followed to its file, whose mode
+// and owner stay. Files and folders without a write bit are refused, for root too. Opens nothing for an empty
+// path; then `wanted` is false and the other calls do nothing.
 class OutputFile {
  public:
   OutputFile() = default;
-  // Throws InvalidInput naming `flag` (may be empty) and `path` when the file cannot be written, or is a
-  // growing one of another run. What an earlier run left at `path` stays until `start` (growing) or `commit`
-  // (otherwise).
+  // Throws InvalidInput naming `flag` (may be empty) and `path` when the file cannot be written, or is
+  // another run's growing file. An earlier run's file at `path` stays until `start` (growing) or
+  // `commit` (otherwise).
   OutputFile(const std::string& flag, std::string path, Writing writing);
 
   bool wanted() const { return !path_.empty(); }
@@ -62,11 +62,11 @@ class OutputFile {
   std::string path_;
   Writing writing_ = Writing::whole;
   bool direct_ = false;
-  FileHandle file_;  // of a new growing file only from `start` on
+  FileHandle file_;  // for a new growing file open only from `start` on
   Temporary hidden_;
 };
 
-// All of a file, whole.
+// Replaces the file atomically with `text`.
 void write_file(const std::string& flag, const std::string& path, std::string_view text);
 
 }  // namespace stowage

@@ -9,8 +9,8 @@ namespace stowage {
 // Threads that parallel loops of the whole process may use; 0: all cores.
 void set_parallel_threads(int threads);
 int parallel_threads();
-// Leaves so many of them idle, but the last one: for threads that wait for nothing, as one does that keeps a
-// card busy while loops run.
+// Takes `count` threads away from parallel loops, but leaves at least one: cores for threads that are always
+// busy, such as the thread that feeds a card while loops run.
 inline void leave_threads(int count) {
   set_parallel_threads(parallel_threads() > count ? parallel_threads() - count : 1);
 }
@@ -18,9 +18,9 @@ inline void leave_threads(int count) {
 namespace detail {
 using ChunkFunction = void (*)(void* context, std::int64_t begin, std::int64_t end);
 using ChunkLoop = void (*)(std::int64_t count, std::int64_t chunk, ChunkFunction function, void* context);
-// On this library's threads.
+// Runs the chunks on this library's threads.
 void run_chunks(std::int64_t count, std::int64_t chunk, ChunkFunction function, void* context);
-// By the loop that was set last; run_chunks at first. Thread-safe.
+// Runs the chunks by the loop that was set last, at first run_chunks. Thread-safe.
 void parallel_chunks(std::int64_t count, std::int64_t chunk, ChunkFunction function, void* context);
 void set_chunk_loop(ChunkLoop loop);
 }  // namespace detail

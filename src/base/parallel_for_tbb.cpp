@@ -4,8 +4,8 @@
 // is isolated: a thread that waits for its own loop never picks up a chunk of another one, so that
 // a kernel's thread-local scratch is not entered twice.
 //
-// oneTBB's threads end while the process that used them ends, and what they free in their ends may be
-// gone by then: the process waits for them.
+// The process waits for oneTBB's threads before it ends: otherwise they would free objects that static
+// destructors have destroyed already.
 #include <tbb/global_control.h>
 #include <tbb/parallel_for.h>
 #include <tbb/task_arena.h>
@@ -22,7 +22,7 @@
 namespace stowage {
 namespace {
 
-// More than the machine's cores are given where they are asked for.
+// The control raises oneTBB's limit where more threads than the machine's cores are asked for.
 struct Threads {
   explicit Threads(int threads)
       : count(threads),
@@ -58,7 +58,7 @@ Current& current() {
   return instance;
 }
 
-// A loop keeps the arena that it started in, whatever is set meanwhile.
+// A loop keeps the arena that it started in if another number of threads is set meanwhile.
 std::shared_ptr<Threads> current_threads() {
   Current& now = current();
   MutexLock lock(now.mutex);

@@ -21,15 +21,15 @@ bool is_spelled_out(char32_t code);
 
 inline constexpr std::size_t longest_shown_name = 200;  // characters
 
-// A name for a message or a table: on one line, without what a terminal would obey ("\u001b", "\xff"), and no
-// longer than `most` characters, with "…" behind them where it was.
+// A name for a message or a table: on one line, with control characters and bytes that are no UTF-8 spelled
+// out ("\u001b", "\xff"), and cut behind `most` characters with "…".
 std::string printable(std::string_view name, std::size_t most = longest_shown_name);
 
-// A whole message or table: the same but for its tabs and ends of lines, and not cut.
+// A whole message or table: as `printable`, but tabs and ends of lines stay, and nothing is cut.
 std::string printable_lines(std::string_view text);
 
-// An error's message: the same, and of words of more than `longest_shown_name` characters only the begin and
-// the end, with "…" between: what the command line names may be as long as a file.
+// An error's message: as `printable_lines`, but words of more than `longest_shown_name` characters lose their
+// middle to "…": a name on the command line may be as long as a file.
 std::string printable_message(std::string_view text);
 
 }  // namespace stowage

@@ -3,14 +3,14 @@
 
 namespace stowage {
 
-// A stream that is closed becomes /dev/null: a file that is opened must not take its place, for lines for
-// people would go into it.
+// Opens /dev/null for each closed stream: otherwise the next file that is opened would take its number, and
+// lines for people would go into that file.
 void keep_standard_streams();
 
 // Discards what is printed on standard output from here on.
 void drop_standard_output();
 
-// Throws Error where text that was printed is lost, which a script must hear.
+// Throws Error if printed text was lost, so that a script hears of it.
 void require_printed();
 
 }  // namespace stowage

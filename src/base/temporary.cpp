@@ -21,12 +21,12 @@
 
 namespace stowage {
 
-// Never freed, since a signal handler may be reading it; used again once nobody owns it.
+// An entry is never freed, since a signal handler may be reading it; it is reused once nobody owns it.
 struct Temporary::Entry {
   enum State : int { free, owned, on_disk };
   std::atomic<int> state{owned};
   int folder = -1;            // open as long as `state` is on_disk
-  std::atomic<int> self{-1};  // of a folder: itself, open, so that removing it needs no descriptor more
+  std::atomic<int> self{-1};  // a folder, open, so that removing it needs no further descriptor
   std::array<char, NAME_MAX + 1> name{};
   Entry* next = nullptr;
 };
@@ -54,7 +54,8 @@ constexpr int deepest = 8;  // folders in a folder that are removed with it
 
 bool is_dots(const char* name) { return std::strcmp(name, ".") == 0 || std::strcmp(name, "..") == 0; }
 
-// All that is in an open folder. As readdir is not async-signal-safe, this asks the kernel itself.
+// Removes everything in an open folder. It reads the folder by a system call, as readdir is
+// not async-signal-safe.
 void clear_folder(int folder, int depth = 0) {
   alignas(dirent64) std::array<char, 4096> block;
   ::lseek(folder, 0, SEEK_SET);
@@ -105,7 +106,7 @@ bool is_hidden_name(std::string_view found, std::string_view name) {
          end.substr(1, 16).find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
 
-// Whether what is open still has its name there.
+// Whether the open file still has its name in `folder`.
 bool has_name(int descriptor, int folder, const char* name) {
   struct stat held {
   }, there{};
@@ -120,7 +121,7 @@ bool lock(int descriptor, int how) {
   return result == 0;
 }
 
-// One that may have been left behind: removed unless somebody holds it.
+// Removes a file or folder that a killed process may have left behind, unless somebody has locked it.
 void remove_if_left(int folder, const char* name) {
   FileHandle found(::openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   struct stat status {};
@@ -132,7 +133,7 @@ void remove_if_left(int folder, const char* name) {
   ::unlinkat(folder, name, is_folder ? AT_REMOVEDIR : 0);
 }
 
-// What processes that were killed have left of this name.
+// Removes the files and folders of this name that killed processes have left.
 void remove_left_behind(int folder, std::string_view name) {
   const int again = ::openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (again < 0) return;
@@ -149,7 +150,7 @@ void remove_left_behind(int folder, std::string_view name) {
   for (const std::string& one : found) remove_if_left(folder, one.c_str());
 }
 
-// Whether a signal's default is not to end the process, or nothing can be done before it does.
+// Whether a signal by default does not end the process, or cannot be handled.
 bool is_left_alone(int signal) {
   constexpr std::array left_alone = {SIGKILL, SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU,
                                      SIGCHLD, SIGCONT, SIGURG,  SIGWINCH};
@@ -166,7 +167,7 @@ Temporary::Temporary(const std::string& folder, std::string_view name, Kind kind
 }
 
 void Temporary::make(const std::string& folder, FileHandle parent, std::string_view name, Kind kind) {
-  // Another process may take it for left behind before it is locked, and remove it: then one more is made.
+  // Another process may remove the new file as left behind before it is locked: then make one more.
   for (int attempt = 0; attempt < most_attempts; ++attempt) {
     const std::string hidden = hidden_name(name);
     if (hidden.empty()) return;
@@ -215,7 +216,7 @@ Temporary& Temporary::operator=(Temporary&& other) noexcept {
 
 bool Temporary::rename_to(const std::string& name) {
   if (::renameat(entry_->folder, entry_->name.data(), entry_->folder, name.c_str()) != 0) return false;
-  // Nothing is there to be removed any more.
+  // The file has its own name now: a signal handler must not remove it.
   entry_->name[0] = '\0';
   discard();
   return true;
@@ -237,7 +238,7 @@ void end_by_signal(int signal) {
   for (const Temporary::Entry* entry = entries; entry != nullptr; entry = entry->next) {
     if (entry->state == Temporary::Entry::on_disk) remove(*entry);
   }
-  // Comes when the handler returns; a fault comes again in any case.
+  // The raised signal arrives when the handler returns; a fault recurs in any case.
   std::signal(signal, SIG_DFL);
   std::raise(signal);
 }

@@ -11,8 +11,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The path by which two names of one file are the same, whether it is there or not. Empty: a device or a
-// pipe.
+// The path by which two names of one file are the same, whether it is there or not. Empty: a device or
+// a pipe.
 std::string place_of(const std::string& path) {
   if (path == "-") return path;
   std::error_code error;

@@ -11,9 +11,9 @@ class WrittenPaths {
  public:
   enum class Kind : std::uint8_t { text, data, folder };
 
-  // Throws InvalidInput that names the flag: for an empty path, as of a variable that is not set; for "-",
-  // the standard output, of anything but text; and for a path that another flag has, by whatever name.
-  // Devices and pipes take the text of several.
+  // Throws InvalidInput that names the flag: for an empty path (such as an unset variable); for "-", the
+  // standard output, unless the flag writes text; and for a file that another flag names, by whatever path.
+  // Devices and pipes may have several flags.
   void add(const std::string& flag, const std::string& path, Kind kind);
 
  private:

@@ -6,7 +6,6 @@
 #include <array>
 #include <filesystem>
 
-#include "src/checkpoint/checkpoint_names.h"
 #include "src/checkpoint/checkpoint_tensors.h"
 #include "src/checkpoint/checksum.h"
 #include "src/checkpoint/state_json.h"
@@ -40,7 +39,7 @@ FileHandle open_tensors(const std::string& path, const CheckpointState& state) {
   return file;
 }
 
-// A folder that is named as a checkpoint is must hold that step.
+// Throws InvalidInput if the folder has a checkpoint's name, but of another step.
 void require_name(const std::string& folder, std::uint64_t step) {
   std::error_code error;
   const std::string name = std::filesystem::canonical(folder, error).filename().string();
@@ -52,7 +51,7 @@ void require_name(const std::string& folder, std::uint64_t step) {
                     folder, *named, step, checkpoint_name(step)));
 }
 
-// The zeros behind a value: they are in its checksum.
+// Adds the zeros behind a value, which its checksum includes.
 void add_rest(const FileHandle& file, const std::string& path, const CheckpointTensor& tensor,
               Checksum& checksum) {
   std::array<std::byte, checkpoint_alignment> rest{};
@@ -85,7 +84,7 @@ void load_tensor(const FileHandle& file, const std::string& path, const Checkpoi
   if (checksum.digits() != tensor.checksum) refuse_tensor(path, tensor, checksum.digits());
 }
 
-// `others`: that differ too.
+// `others`: further fields that differ.
 [[noreturn]] void refuse_difference(const std::string& folder, const std::string& field,
                                     const std::string& theirs, const std::string& ours,
                                     const std::vector<std::string>& others = {}) {

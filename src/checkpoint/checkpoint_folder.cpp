@@ -10,7 +10,6 @@
 #include <filesystem>
 
 #include "src/base/output_file.h"
-#include "src/checkpoint/checkpoint_names.h"
 #include "src/checkpoint/checkpoint_tensors.h"
 #include "src/checkpoint/checksum.h"
 #include "src/checkpoint/state_json.h"
@@ -26,8 +25,8 @@ namespace fs = std::filesystem;
   throw InvalidInput(fmt::format("{}: {}; name another folder for checkpoints", folder, why));
 }
 
-// Its name on the disk, or else the machine's next start may not find what is written into it. A parent that
-// may not be read is not ours to judge.
+// Syncs the folder's name to the disk, or else its files may be lost when the machine stops. Parents that
+// cannot be read are passed over.
 void sync_parents(fs::path folder) {
   for (; folder.has_relative_path(); folder = folder.parent_path()) {
     const fs::path parent = folder.parent_path();
@@ -39,7 +38,7 @@ void sync_parents(fs::path folder) {
   }
 }
 
-// `made`: whether it was not there.
+// `made`: set to whether the folder is new.
 std::string make_folder(std::string folder, bool& made) {
   while (folder.size() > 1 && folder.ends_with('/')) folder.pop_back();
   std::error_code error;
@@ -51,7 +50,7 @@ std::string make_folder(std::string folder, bool& made) {
   return folder;
 }
 
-// The descriptor that holds the lock. It goes with the process, however that ends.
+// Returns the descriptor that holds the lock. The lock ends with the process, however the process ends.
 int lock_folder(const std::string& folder) {
   const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (descriptor < 0) refuse(folder, fmt::format("it cannot be opened ({})", std::strerror(errno)));
@@ -78,14 +77,14 @@ void remove_leftovers(const std::string& folder) {
                           std::strerror(errno)));
 }
 
-// Takes the folder's name first: what is half removed has none that counts.
+// Renames the folder first, so that a half-removed checkpoint does not look like one.
 void remove_checkpoint(const std::string& parent, const std::string& path) {
   const std::string aside =
       fmt::format("{}/{}{}-{}", parent, removing_prefix, ::getpid(), fs::path(path).filename().string());
   if (std::rename(path.c_str(), aside.c_str()) != 0) fail_renaming(path, aside);
   sync_folder(parent);
   std::error_code error;
-  fs::remove_all(aside, error);  // what stays takes room, and the next process tries again
+  fs::remove_all(aside, error);  // the next process removes what this one cannot
 }
 
 void write_tensors(const std::string& path, CheckpointState& state, const CheckpointFolder::ReadValue& read) {
@@ -117,7 +116,7 @@ std::string best_name(const std::string& folder) {
   return fs::read_symlink(folder + std::string(best_link), error).string();
 }
 
-// At once: whoever looks finds the one before or this one.
+// Replaces the link atomically.
 void set_best(const std::string& folder, const std::string& name) {
   const std::string link = folder + std::string(best_link);
   const std::string aside = fmt::format("{}/{}{}-best", folder, writing_prefix, ::getpid());
@@ -133,7 +132,7 @@ void set_best(const std::string& folder, const std::string& name) {
   sync_folder(folder);
 }
 
-// Whether `descriptor` is open on what has this path now.
+// Whether the folder that `descriptor` has open is the one at this path now.
 bool is_same_folder(int descriptor, const std::string& path) {
   struct stat held {
   }, there{};
@@ -168,10 +167,10 @@ void CheckpointFolder::require_best_link() const {
 }
 
 void CheckpointFolder::remove_unused() const {
-  if (made_) ::rmdir(folder_.c_str());  // which takes an empty one alone
+  if (made_) ::rmdir(folder_.c_str());  // succeeds only if it is empty
 }
 
-// Somebody may have removed it, and the lock with it.
+// Makes the folder and its lock anew if somebody has removed them.
 void CheckpointFolder::make_again() {
   if (is_same_folder(lock_, folder_)) return;
   bool made = false;
@@ -194,7 +193,7 @@ void CheckpointFolder::write(CheckpointState state, const ReadValue& read, Check
   write_tensors(writing.path() + std::string(tensors_file), state, read);
   write_file("", writing.path() + std::string(state_file), state_to_json(state));
   sync_folder(writing.path());
-  // Of a run that went further once and was resumed before it.
+  // A checkpoint of this step is left from a run that was resumed at an earlier step.
   std::error_code error;
   if (fs::exists(fs::symlink_status(path, error))) remove_checkpoint(folder_, path);
   if (!writing.rename_to(name)) fail_renaming(writing.path(), path);
@@ -202,7 +201,7 @@ void CheckpointFolder::write(CheckpointState state, const ReadValue& read, Check
   if (rank == CheckpointRank::best)
     set_best(folder_, name);
   else if (best_name(folder_) == name)
-    ::unlink((folder_ + std::string(best_link)).c_str());  // which led to another of this step
+    ::unlink((folder_ + std::string(best_link)).c_str());  // it led to the removed checkpoint
   remove_older(step);
 }
 

@@ -4,7 +4,7 @@
 #include <charconv>
 #include <filesystem>
 
-#include "src/checkpoint/checkpoint_names.h"
+#include "src/checkpoint/checkpoint_tensors.h"
 #include "src/checkpoint/state_json.h"
 #include "src/model_files/files.h"
 #include "stowage/checkpoint.h"
@@ -14,13 +14,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Of a name that checkpoint_name makes; nothing for any other.
+// Returns the step of a name that checkpoint_name makes; nullopt for any other name.
 std::optional<std::uint64_t> step_of(std::string_view name) {
   const std::optional<std::uint64_t> step = step_named(name);
   return step && checkpoint_name(*step) == name ? step : std::nullopt;
 }
 
-// Its path, of the newest from `from` on that is whole; empty without any.
+// Returns the path of the newest complete checkpoint from `from` on; empty if there is none.
 std::string newest_good(const std::vector<CheckpointName>& names, std::size_t from) {
   for (std::size_t i = from; i < names.size(); ++i) {
     try {

@@ -13,7 +13,7 @@
 namespace stowage {
 namespace checkpoint {
 
-// Bytes of the host, touched at once, so that the system can lack them no more.
+// Host buffer, faulted in on construction so that a later write cannot run out of memory.
 class HostCopy {
  public:
   explicit HostCopy(Bytes bytes) : bytes_(bytes) {
@@ -66,7 +66,7 @@ class CheckpointSaver::Implementation {
   void save(CheckpointState state, const StateAccess& access, CheckpointRank rank) {
     state.tensors = tensors_;
     if (saving_ == Saving::blocking) return save_now(state, access, rank);
-    finish();  // from here on until `waiting_` is set the copy is this thread's
+    finish();  // this thread owns the copy until it sets `waiting_`
     for (std::size_t i = 0; i < ids_.size(); ++i)
       access.read(ids_[i], 0, copy_.part(tensors_[i].offset, tensors_[i].bytes));
     {
@@ -88,7 +88,7 @@ class CheckpointSaver::Implementation {
   }
 
  private:
-  // The disk's failures are kept, those of `access` come out.
+  // Keeps failures of the disk for take_failures, and rethrows failures of `access`.
   void save_now(const CheckpointState& state, const StateAccess& access, CheckpointRank rank) {
     std::exception_ptr of_access;
     write(state, rank, [&](std::size_t tensor, Bytes offset, std::span<std::byte> into) {

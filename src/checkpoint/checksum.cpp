@@ -1,4 +1,4 @@
-// The header alone: a program that links Stowage needs no libxxhash.
+// Compiles xxHash into this file, so that a program that links Stowage needs no libxxhash.
 #define XXH_INLINE_ALL
 #include "src/checkpoint/checksum.h"
 

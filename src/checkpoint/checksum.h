@@ -10,7 +10,7 @@ namespace stowage {
 
 inline constexpr std::size_t checksum_digits = 32;
 
-// Over bytes that come in pieces.
+// A checksum over bytes that come in pieces.
 class Checksum {
  public:
   Checksum();
@@ -19,7 +19,7 @@ class Checksum {
   Checksum& operator=(const Checksum&) = delete;
 
   void add(std::span<const std::byte> bytes);
-  // Of all so far: lower-case hexadecimal digits, the highest first.
+  // The checksum of all bytes so far: lower-case hexadecimal digits, the highest first.
   std::string digits() const;
 
  private:

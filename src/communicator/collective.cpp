@@ -7,7 +7,7 @@
 namespace stowage::communication {
 namespace {
 
-// Joined to the one before where it goes on there, or is the same.
+// Appends the access, joined to the last one if it continues or repeats it.
 void add(std::vector<Access>& accesses, const Access& access) {
   if (!accesses.empty() && accesses.back().mode == access.mode) {
     Access& last = accesses.back();

@@ -23,20 +23,19 @@ const char* to_string(CollectiveKind kind);  // the call's name
 struct Collective {
   CollectiveKind kind = CollectiveKind::barrier;
   int root = 0;     // of a broadcast
-  Bytes bytes = 0;  // of a share, or of all that is broadcast
-  Bytes whole = 0;  // of all shares; of a rank's whole that it exchanges
+  Bytes bytes = 0;  // of a share, or of a broadcast's data
+  Bytes whole = 0;  // of all shares together, or of the whole that a rank exchanges
   friend bool operator==(const Collective&, const Collective&) = default;
 };
-static_assert(std::has_unique_object_representations_v<Collective>);  // ranks send it: no padding, which may
-                                                                      // hold anything
-std::string describe(const Collective& collective);                   // "exchange of pieces of 64 bytes"
+// Ranks send its bytes: it must have no padding, which may hold anything.
+static_assert(std::has_unique_object_representations_v<Collective>);
+std::string describe(const Collective& collective);  // "exchange of pieces of 64 bytes"
 
-// One rank's side. broadcast: the root sends, others receive.
+// A rank's buffers. In a broadcast the root sends and the others receive.
 struct Buffers {
   const std::byte* send = nullptr;
   std::byte* receive = nullptr;
-  bool in_place =
-      false;  // of all_gather: `send` is at its place in `receive`, so nothing goes from a rank to itself
+  bool in_place = false;  // all_gather: `send` lies at its place in `receive`, and is not copied
 };
 
 // Bytes [from, from + bytes) of the sender's `send` go to [to, to + bytes) of the receiver's `receive`.
@@ -45,17 +44,17 @@ struct Block {
   Bytes to = 0;
   Bytes bytes = 0;
 };
-// Which bytes the sender sends to the receiver, which may be the same rank; nullopt if it sends none.
+// Returns the bytes that the sender sends to the receiver, possibly the same rank; nullopt if there are none.
 std::optional<Block> block_between(const Collective& collective, int sender, int receiver);
-// The same of a rank that has these buffers.
+// The same for a rank with these buffers: nullopt also where `in_place` saves the copy.
 std::optional<Block> block_between(const Collective& collective, const Buffers& buffers, int sender,
                                    int receiver);
 
-// What rank `rank` reads and writes of its own memory.
+// Returns the parts of its own memory that rank `rank` reads and writes.
 std::vector<Access> accesses_of(const Collective& collective, int rank, int size, const Buffers& buffers);
 
-// What a rank has called. Throw InvalidInput: buffers that overlap, a whole that is more than all shares; the
-// root of a broadcast.
+// A rank's call. The functions below throw InvalidInput for buffers that overlap, a whole larger than all
+// shares, and a root that is no rank.
 struct Call {
   Collective collective;
   Buffers buffers;
@@ -65,10 +64,10 @@ Call all_gather_call(int rank, int size, const void* share, void* whole, Bytes s
 Call exchange_call(int size, const void* whole, void* shares, Bytes share_bytes, Bytes whole_bytes);
 void expect_rank(int root, int size);
 
-// How long it takes: what a rank receives, as one transfer over its link.
+// Seconds that a collective takes: the bytes that a rank receives, as one transfer over its link.
 double peer_seconds(const Collective& collective, int size, const Link& peer);
 
-// What rank `rank` calls is not what rank 0 does.
+// The failure of rank `rank` for a call that differs from rank 0's.
 RankFailure mismatch(const Collective& of_rank_0, const Collective& of_rank, int rank);
 
 }  // namespace stowage::communication

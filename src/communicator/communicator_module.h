@@ -1,5 +1,5 @@
 // Modules of communicators: shared libraries of their own, loaded when a communicator of their kind is first
-// opened, so that programs start where MPI is not installed. Each is built together with the program that
+// opened, so that programs start where MPI is not installed. A module is built together with the program that
 // loads it (same compiler, same headers): C++ types and exceptions cross the boundary. A module of another
 // build is refused.
 #pragma once
@@ -15,7 +15,7 @@
 
 namespace stowage::communication {
 
-// What every module begins with, read before anything behind it is touched.
+// The beginning of every module: read before the members behind it.
 struct ModuleHead {
   unsigned abi = 0;
   const char* version = "";
@@ -28,8 +28,8 @@ struct ModuleKind {
   const char* entry;        // the function that it exports, which returns its head
   const char* environment;  // the variable that may name another file
   const char* needs;        // the library that it needs, as the loader names it
-  const char* install;      // what brings that library
-  const char* build;        // what to do where there is no module
+  const char* install;      // how to get that library
+  const char* build;        // what to do without a module
   unsigned abi;
 };
 
@@ -38,16 +38,16 @@ struct RankOfWorld {
   int size = 1;
 };
 struct MpiModule : ModuleHead {
-  // This process in MPI_COMM_WORLD. Begins MPI.
+  // Begins MPI and returns this process's rank in MPI_COMM_WORLD.
   RankOfWorld (*rank)() = nullptr;
-  // All together: the text of rank 0, of 4,000 bytes at most. `look` is asked while it waits; what it throws
-  // ends the wait.
+  // Called by all ranks together. Returns rank 0's text, of 4,000 bytes at most. Calls `look` while it waits;
+  // an exception of `look` ends the wait.
   std::string (*share)(const std::string& text, const std::function<void()>& look) = nullptr;
-  // A rank is no more: MPI is not called again, nor ended.
+  // Gives MPI up because a rank has died: MPI is neither called again nor ended.
   void (*lose)() = nullptr;
-  // Ends MPI, which waits until all ranks do so. False: it is lost, and not ended.
+  // Ends MPI, which waits until all ranks do so. False: MPI was given up, and is not ended.
   bool (*end)() = nullptr;
-  // All together.
+  // Called by all ranks together.
   std::unique_ptr<Transport> (*open)(std::shared_ptr<Channel> channel,
                                      const CommunicatorOptions& options) = nullptr;
 };
@@ -73,9 +73,10 @@ inline constexpr ModuleKind nccl_module{
     "install NCCL and the CUDA toolkit, and build Stowage with STOWAGE_CUDA=ON",
     2002};
 
-// The first candidate that exists. Throws InvalidInput: which file, what the loader missed, what to do.
+// Loads the first candidate that exists. Throws InvalidInput that says which file, what the loader missed and
+// what to do.
 const ModuleHead& load_module(const ModuleKind& kind, const std::vector<std::filesystem::path>& candidates);
-// From where such modules are.
+// Loads the module from the usual places.
 const ModuleHead& load_module(const ModuleKind& kind);
 const MpiModule& load_mpi_module();
 

@@ -1,26 +1,25 @@
 // LocalTransport: ranks that are threads of one process. They meet at the call and once more on their lanes,
-// where each copies what it receives out of the others' memory.
+// where each copies the bytes that it receives out of the others' memory.
 #pragma once
 
 #include <memory>
 #include <optional>
 #include <vector>
 
-#include "src/communicator/first_failure.h"
 #include "src/communicator/rendezvous.h"
 #include "src/communicator/transport.h"
 #include "stowage/machine.h"
 
 namespace stowage::communication {
 
-// What the ranks of a process share.
+// The state that the ranks of a process share.
 class LocalGroup {
  public:
   LocalGroup(int size, const Link& peer)
       : size(size), peer(peer), at_call(size), at_work(size), at_end(size) {}
 
   void fail(const RankFailure& failure);
-  // The rank comes no more. That is a failure once another waits for it.
+  // Removes the rank. A call that waits for it fails.
   void leave(int rank);
   std::optional<RankFailure> failure() const { return failure_.get(); }
   std::optional<RankFailure> why_stopped() const;
@@ -35,8 +34,8 @@ class LocalGroup {
   const Link peer;
   Rendezvous<Announcement> at_call;
   Rendezvous<Part> at_work;
-  // Never stopped: whoever has come to work copies, and then comes here, so memory is read only while its
-  // owner waits.
+  // Never stopped: every rank that came to `at_work` copies and then comes here, so memory is read only while
+  // its owner waits.
   Rendezvous<Nothing> at_end;
 
  private:

@@ -1,4 +1,4 @@
-// How the processes of a launcher come to a channel.
+// Opens the channel between the processes that a launcher has started.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -28,12 +28,12 @@ namespace {
 using ranks::MeetingOptions;
 using ranks::MeetingPoint;
 
-constexpr std::chrono::seconds start_time{3};  // in which a launcher starts all ranks of a machine
+constexpr std::chrono::seconds start_time{3};  // a launcher starts all ranks of a machine within it
 constexpr std::size_t least_secret = 16;
 constexpr int least_standing = 2;  // seconds; a process that lives says so each second
-constexpr int most_names = 10;     // that rank 0 tries
+constexpr int most_names = 10;     // of a local socket that rank 0 tries
 constexpr std::chrono::milliseconds between_looks{100};
-constexpr std::string_view failed_word = "! ";  // begins what rank 0 hands out where it does not listen
+constexpr std::string_view failed_word = "! ";  // begins rank 0's text if it does not listen
 
 std::string variable(const char* name) {
   const char* const text = std::getenv(name);
@@ -61,7 +61,8 @@ std::chrono::milliseconds standing_time() {
 
 bool is_here(const std::string& host) { return host == "localhost" || host.starts_with("127."); }
 
-// What every rank asks while it waits for the others: whether one of this machine has ended.
+// Returns the check that every rank makes while it waits for the others: whether a rank of this machine
+// has ended.
 std::function<void()> look_of(const RankLaunch& launch, const std::function<void()>& callers) {
   const bool sees_all = launch.here == launch.size;
   auto siblings =
@@ -122,7 +123,8 @@ std::shared_ptr<Channel> open_by_variables(const RankLaunch& launch, MeetingOpti
 
 std::string hex(const ranks::Nonce& bytes) { return fmt::format("{:02x}", fmt::join(bytes, "")); }
 
-// Of rank 0 under MPI, which makes up where it listens. Of this machine alone that is a part of a name.
+// Returns rank 0's reception under MPI, at a place of its own choice. If all ranks run on this machine, the
+// port is only a part of a socket's name.
 ranks::Reception reception_at(MeetingPoint& point, const MeetingOptions& meeting) {
   const std::string named = variable("STOWAGE_HOST");
   if (!named.empty()) point.hosts = {named};
@@ -138,7 +140,7 @@ ranks::Reception reception_at(MeetingPoint& point, const MeetingOptions& meeting
     }
 }
 
-// Where rank 0 listens and its random key, or why it does not.
+// Returns where rank 0 listens and its random key, or the error.
 std::string place_or_error(MeetingPoint& point, MeetingOptions& meeting,
                            std::optional<ranks::Reception>& reception) {
   try {
@@ -152,8 +154,8 @@ std::string place_or_error(MeetingPoint& point, MeetingOptions& meeting,
   }
 }
 
-// Ends MPI, which waits until all ranks do so. A rank that knows of one that has failed or died does not end
-// MPI: that one never does. A rank that has merely left the channel ends MPI, too.
+// Ends MPI, which waits until all ranks do so. If a rank has failed or died, this rank does not end MPI: the
+// wait would never end. A rank that has merely left the channel does end MPI.
 void end_mpi(const communication::MpiModule& mpi, Channel& channel, const ChannelOptions& options) {
   constexpr const char* call = "ending MPI";
   const auto failure = [&] {
@@ -200,7 +202,7 @@ std::shared_ptr<Channel> meet_over_mpi(const communication::MpiModule& mpi, comm
 std::shared_ptr<Channel> open_over_mpi(const RankLaunch& launch, MeetingOptions meeting,
                                        const ChannelOptions& options) {
   const communication::MpiModule& mpi = communication::load_mpi_module();
-  // MPI says nothing of a rank that is gone, and waits for it as it begins.
+  // MPI does not report dead ranks, and waits for them when it begins.
   const auto look = [&, late = std::chrono::steady_clock::now() + meeting.patience] {
     meeting.look();
     if (std::chrono::steady_clock::now() < late) return;

@@ -1,5 +1,5 @@
-// Rendezvous: where all ranks of a process come together, again and again, each with something for the
-// others.
+// Rendezvous: a barrier of all ranks of a process, at which each hands a value to the others. It is used
+// again and again.
 #pragma once
 
 #include <array>
@@ -18,9 +18,9 @@ class Rendezvous {
       : size_(static_cast<std::size_t>(size)),
         brought_{std::vector<Brought>(size_), std::vector<Brought>(size_)} {}
 
-  // Blocks until all have come; each comes from a thread of its own. What they brought, by rank: it holds
-  // until this rank comes again, since no other comes twice meanwhile, and the next round has the other
-  // vector. Null: stopped before all had come. A round that was complete is so for all.
+  // Blocks until all ranks have come, each from a thread of its own. Returns their values by rank, or null if
+  // stopped before all had come; a complete round is complete for every rank. The values stay valid until
+  // this rank comes again: no rank comes twice meanwhile, and the next round uses the other vector.
   const std::vector<Brought>* come(int rank, Brought brought) {
     const MutexLock lock(mutex_);
     if (stopped_) return nullptr;
@@ -36,7 +36,7 @@ class Rendezvous {
     return round_ == round ? nullptr : &all;
   }
 
-  // Ends the waiting of all who wait and of all who come.
+  // Makes every present and future call of `come` return null.
   void stop() {
     const MutexLock lock(mutex_);
     stopped_ = true;

@@ -18,7 +18,7 @@ simulated::MeetingDevice& meeting_device(Device& device, std::string_view call) 
   return *simulated;
 }
 
-// Where this rank receives what others know to be undefined.
+// Returns the parts of this rank's receive buffer that get bytes which the senders announced as undefined.
 std::vector<Access> undefined_of(const Transport& transport, const Collective& collective,
                                  const Buffers& buffers, std::span<const Announcement> announced) {
   std::vector<Access> parts;

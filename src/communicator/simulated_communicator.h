@@ -1,9 +1,9 @@
-// SimulatedCommunicator: collectives as work on a lane of a simulated device, whose memory the host can
-// reach.
+// SimulatedCommunicator: collectives as work on a lane of a simulated device, whose memory the host
+// can reach.
 //
-// A call declares to the device what this rank sends and receives there. Its work ends only when all that
-// others read of this rank's memory has been read, so that these accesses are checked as lasting as long as
-// the work.
+// A call declares to the device the memory that this rank sends and receives. The call's work ends only
+// when the other ranks have read this rank's memory, so that the device checks these accesses for as long
+// as they last.
 #pragma once
 
 #include <functional>
@@ -21,7 +21,7 @@ void expect_simulated(Device& device, std::string_view call);
 
 class SimulatedCommunicator final : public Communicator {
  public:
-  // `call` opens it, for the error if the device is no simulated one (InvalidInput).
+  // Throws InvalidInput, in the name of `call`, if the device is not simulated.
   SimulatedCommunicator(Device& device, std::unique_ptr<Transport> transport, std::string_view call);
   ~SimulatedCommunicator() override;
 
@@ -35,7 +35,7 @@ class SimulatedCommunicator final : public Communicator {
   void check() override;
 
  private:
-  // One collective on its way.
+  // A collective under way.
   struct Work {
     SimulatedCommunicator* owner = nullptr;
     Collective collective;
@@ -55,7 +55,7 @@ class SimulatedCommunicator final : public Communicator {
   Mutex mutex_;
   CondVar ended_;
   std::size_t pending_ STOWAGE_GUARDED_BY(mutex_) = 0;
-  LaneId lane_ STOWAGE_GUARDED_BY(mutex_) = 0;  // of the work that is pending
+  LaneId lane_ STOWAGE_GUARDED_BY(mutex_) = 0;  // lane of the pending work
   std::vector<std::unique_ptr<Work>> works_ STOWAGE_GUARDED_BY(mutex_);
   std::vector<Work*> idle_ STOWAGE_GUARDED_BY(mutex_);
 };

@@ -1,4 +1,4 @@
-// Watch: looks at something again and again, on a thread of its own, until it dies.
+// Watch: calls a function at intervals, on a thread of its own, until the destructor.
 #pragma once
 
 #include <chrono>
@@ -12,12 +12,12 @@ namespace stowage::communication {
 
 class Watch {
  public:
-  // Calls `look` each time that so long has passed, until it returns false. It throws nothing.
+  // Calls `look` at intervals of `every`, until it returns false. `look` throws nothing.
   Watch(std::chrono::milliseconds every, std::function<bool()> look)
       : every_(every), look_(std::move(look)), thread_([this] { run(); }) {}
   Watch(const Watch&) = delete;
   Watch& operator=(const Watch&) = delete;
-  // Waits for a look that is under way.
+  // Waits for a call of `look` that is under way.
   ~Watch() {
     {
       const MutexLock lock(mutex_);

@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 constexpr const char* file_name = "libstowage_cuda.so";
 constexpr const char* entry_name = "stowage_backend_module";
 
-// What the loader could not find, if that is why.
+// Returns what to do: name the library that the loader could not find, if that is the reason.
 std::string advice(const std::string& error) {
   for (const char* const library : {"libcudart", "libcublasLt"})
     if (error.find(library) != std::string::npos)
@@ -55,7 +55,7 @@ std::vector<fs::path> candidates_here() {
                                    library_path(reinterpret_cast<const void*>(&cuda_module)));
 }
 
-// Whether the loader finds a driver, as the CUDA runtime looks for it.
+// Whether the loader finds a driver, under the name that the CUDA runtime looks for.
 bool driver_is_here() {
   static const bool found = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL) != nullptr;  // never closed
   return found;
@@ -89,7 +89,7 @@ const LoadedModule& cuda_module() {
   return loaded;
 }
 
-// Without a driver the module is not loaded: cuBLASLt alone would take 200 MiB, for nothing.
+// Does not load the module if there is no driver: cuBLASLt alone would take 200 MiB, for nothing.
 CudaStatus cuda_status() {
   if (!first_that_exists(candidates_here()).empty() && !driver_is_here()) return {false, no_driver};
   const LoadedModule& loaded = cuda_module();
@@ -105,5 +105,7 @@ AttentionUse attention_use() {
   const LoadedModule& loaded = cuda_module();
   return loaded.module == nullptr ? AttentionUse{} : loaded.module->attention_use();
 }
+
+const char* backend_module_version() { return STOWAGE_VERSION " " __VERSION__; }
 
 }  // namespace stowage

@@ -1,4 +1,4 @@
-// A backend in a shared library of its own, and how it is found and loaded.
+// Finds and loads a backend in a shared library of its own.
 //
 // The module exports `extern "C" const BackendModule* stowage_backend_module()`. It is built together
 // with the program that loads it (same compiler, same headers): C++ types and exceptions cross the
@@ -18,7 +18,7 @@ namespace stowage {
 inline constexpr unsigned backend_module_abi = 4;
 
 struct BackendModule {
-  // Read first: nothing behind them is touched when they differ from the program's.
+  // Read first: the members behind them are used only if both equal the program's.
   unsigned abi = 0;
   const char* version = "";
 
@@ -26,15 +26,15 @@ struct BackendModule {
   std::unique_ptr<Device> (*open)(const CudaOptions& options) = nullptr;
   void (*add_kernels)(LaunchTable& table) = nullptr;
   AttentionUse (*attention_use)() = nullptr;
-  // Its parallel loops run by `loop` from then on: the program's, so that they have the program's threads.
+  // Makes the module's parallel loops run by `loop`, the program's, so that they use the program's threads.
   void (*set_chunk_loop)(detail::ChunkLoop loop) = nullptr;
 };
 
-// Why no card answers where the driver does not.
+// The reason that no card answers if the driver does not.
 inline constexpr const char* no_driver =
     "no CUDA driver answers here, or one too old for this build: install NVIDIA's driver";
 
-// What this program was built as; a module must say the same.
+// Version and compiler that this program was built with; a module must return the same.
 const char* backend_module_version();
 
 struct LoadedModule {
@@ -42,9 +42,7 @@ struct LoadedModule {
   std::string reason;                     // where it was found, or why not and what to do
 };
 
-// The files to try, best first: what `override` names and nothing else; else in ../lib/stowage beside
-// the program; where this code is in a library, in stowage and ../stowage beside that; then where it was
-// built.
+// Returns the files to try for the CUDA module, as module_candidates (src/base/module_file.h).
 std::vector<std::filesystem::path> backend_module_candidates(const char* override_path,
                                                              const std::filesystem::path& program,
                                                              const std::filesystem::path& library = {});
@@ -53,7 +51,8 @@ std::vector<std::filesystem::path> backend_module_candidates(const char* overrid
 // says which file, what the loader missed, and what to do.
 LoadedModule load_backend_module(const std::vector<std::filesystem::path>& candidates);
 
-// The CUDA module of this program, loaded on first use; its parallel loops are this program's. Thread-safe.
+// Returns the CUDA module of this program, loaded on first use; its parallel loops are this
+// program's. Thread-safe.
 const LoadedModule& cuda_module();
 
 }  // namespace stowage

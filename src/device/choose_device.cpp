@@ -11,7 +11,7 @@
 namespace stowage {
 namespace {
 
-// The card that "cuda" or "cuda:N" names.
+// Returns the ordinal of the card that "cuda" or "cuda:N" names.
 std::optional<int> ordinal_named(std::string_view name) {
   constexpr std::string_view prefix = "cuda:";
   if (name == "cuda") return 0;

@@ -9,7 +9,7 @@
 namespace stowage {
 namespace {
 
-// Of a device that is lost every owner would say the same.
+// Prints the failure, up to a limit: if a device is lost, every owner reports the same.
 void report(const char* failure) noexcept {
   constexpr int most = 8;
   static std::atomic<int> reports{0};
@@ -18,7 +18,7 @@ void report(const char* failure) noexcept {
   if (before == most) std::fputs("stowage: more could not be given back; the rest is not told\n", stderr);
 }
 
-// Owners give back what they hold in their destructors, where nobody can catch.
+// Runs `function` for an owner's destructor, where nobody can catch: failures are printed.
 template <class Function>
 void report_failure(Function&& function) noexcept {
   try {

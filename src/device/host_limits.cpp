@@ -22,7 +22,7 @@ constexpr std::size_t most_file_bytes = 64_KiB;
 constexpr std::size_t most_group_levels = 64;
 constexpr Bytes no_limit = Bytes{1} << 62;  // version 1 writes the largest number of whole pages
 
-// At most the first 64 KiB; empty where it cannot be read.
+// Returns at most the first 64 KiB of the file; empty if it cannot be read.
 std::string contents(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::string text(most_file_bytes, '\0');
@@ -36,7 +36,7 @@ std::string_view without_spaces(std::string_view text) {
   return begin == std::string_view::npos ? "" : text.substr(begin);
 }
 
-// What follows `name` and spaces on the first line that begins with it.
+// Returns the text behind `name` and spaces on the first line that begins with `name`.
 std::optional<std::string_view> field(std::string_view text, std::string_view name) {
   while (!text.empty()) {
     const std::string_view line = text.substr(0, text.find('\n'));
@@ -46,8 +46,8 @@ std::optional<std::string_view> field(std::string_view text, std::string_view na
   return std::nullopt;
 }
 
-// The number that `text` begins with, in `unit` bytes. Nothing for other text, and for more than 64 bits
-// hold.
+// Returns the number that `text` begins with, times `unit` bytes; nullopt for other text, and for numbers
+// beyond 64 bits.
 std::optional<Bytes> number(std::optional<std::string_view> text, Bytes unit = 1) {
   Bytes value = 0;
   if (!text) return std::nullopt;
@@ -57,7 +57,7 @@ std::optional<Bytes> number(std::optional<std::string_view> text, Bytes unit = 1
   return value * unit;
 }
 
-// A number of a file that holds nothing else; also none where it is "max".
+// Returns the number that is the file's whole text; nullopt for other text, "max" among it.
 std::optional<Bytes> number_in(const std::string& path) {
   const std::string text = contents(path);
   return number(text);
@@ -66,7 +66,7 @@ std::optional<Bytes> number_in(const std::string& path) {
 Bytes less(Bytes whole, Bytes part) { return whole - std::min(whole, part); }
 Bytes sum(Bytes a, Bytes b) { return a + std::min(b, std::numeric_limits<Bytes>::max() - a); }
 
-std::string told(Bytes limit, Bytes taken) {
+std::string limit_text(Bytes limit, Bytes taken) {
   return fmt::format("{}, of which {} are taken", format_bytes(limit), format_bytes(taken));
 }
 
@@ -110,8 +110,8 @@ void add_group(const std::string& root, const GroupFiles& files, const std::stri
   if (limit && *limit < no_limit) groups.push_back({&files, name, folder, *limit});
 }
 
-// The group and those above it. In a container the path may be one of the host's, of which only the last one
-// above is there. One that leads upwards is not followed.
+// Adds the group and the groups above it. In a container the path may be one of the host's: then only the
+// topmost group exists. A path with ".." counts as the topmost group.
 void add_groups(const std::string& root, const GroupFiles& files, std::string name, LimitedGroups& groups) {
   if (name.find("..") != std::string::npos || !name.starts_with('/')) name.clear();
   while (name.ends_with('/')) name.pop_back();
@@ -122,7 +122,8 @@ void add_groups(const std::string& root, const GroupFiles& files, std::string na
   }
 }
 
-// The process's. A line is "ID:CONTROLLERS:PATH"; version 2 has ID 0 and no controllers.
+// Returns the process's groups that limit memory. A line is "ID:CONTROLLERS:PATH"; version 2 has ID 0 and
+// no controllers.
 LimitedGroups limited_groups(const std::string& root) {
   LimitedGroups groups;
   const std::string text = contents(root + "/proc/self/cgroup");
@@ -147,7 +148,7 @@ HostLimit limit_of(const LimitedGroup& group) {
   Bytes taken = all;
   for (const char* each : group.files->droppable) taken = less(taken, number(field(stat, each)).value_or(0));
   return {fmt::format("the memory limit of the control group {} ({})",
-                      group.name.empty() ? "/" : printable(group.name), told(group.limit, taken)),
+                      group.name.empty() ? "/" : printable(group.name), limit_text(group.limit, taken)),
           less(group.limit, taken), fmt::format("raise its {}", group.files->limit)};
 }
 
@@ -161,9 +162,9 @@ struct Resource {
   const char* taken;  // in proc/self/status
   const char* name;
   const char* flag;
-  // What libraries take of it later, whatever the program does: code that oneDNN makes, stacks and heaps of
-  // threads, most of which is never touched. Where that is not there they end the process (oneDNN 2.6 writes
-  // to a buffer that it has not got, glibc cannot load what unwinds an exception).
+  // Room that libraries take later, whatever the program does: oneDNN's generated code, and stacks and heaps
+  // of threads, most of it never touched. Without this room they end the process (oneDNN 2.6 writes to a
+  // buffer that it failed to allocate, glibc cannot load its unwinder of exceptions).
   Bytes for_libraries;
 };
 constexpr Resource resources[] = {{"Max address space ", "VmSize:", "address space", "ulimit -v", 192_MiB},
@@ -187,7 +188,7 @@ void add_resources(const std::string& root, std::vector<HostLimit>& limits) {
     const auto limit = resource_limit(root, each.limit);
     if (!limit) continue;
     const Bytes taken = number(field(status, each.taken), 1_KiB).value_or(0);
-    limits.push_back({fmt::format("this process's limit on {} ({})", each.name, told(*limit, taken)),
+    limits.push_back({fmt::format("this process's limit on {} ({})", each.name, limit_text(*limit, taken)),
                       less(less(*limit, taken), each.for_libraries),
                       fmt::format("raise it with `{}`", each.flag), true});
   }
@@ -228,9 +229,9 @@ std::optional<Bytes> group_memory_limit(const std::string& root) {
 bool memory_may_grow(Bytes seen, const std::string& root) {
   constexpr Bytes tables = 1_GiB;  // and a quarter of what is there: kernel, firmware, page tables
   const std::string memory = contents(root + "/proc/meminfo");
-  const auto told = [&](const char* name) { return number(field(memory, name), 1_KiB).value_or(0); };
-  const Bytes pages = sum(sum(told("DirectMap4k:"), told("DirectMap2M:")), told("DirectMap1G:"));
-  return told("MemTotal:") > sum(seen, seen / 32) || pages > sum(sum(seen, seen / 4), tables);
+  const auto reported = [&](const char* name) { return number(field(memory, name), 1_KiB).value_or(0); };
+  const Bytes pages = sum(sum(reported("DirectMap4k:"), reported("DirectMap2M:")), reported("DirectMap1G:"));
+  return reported("MemTotal:") > sum(seen, seen / 32) || pages > sum(sum(seen, seen / 4), tables);
 }
 
 std::optional<Shortage> shortage_of(const std::exception& error) {

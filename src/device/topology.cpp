@@ -15,7 +15,7 @@ struct DestroyTopology {
 };
 using TopologyHandle = std::unique_ptr<std::remove_pointer_t<hwloc_topology_t>, DestroyTopology>;
 
-// Not loaded, and without hwloc's GPU plugins; null where hwloc cannot start.
+// Returns a topology that is not loaded yet and has no GPU plugins of hwloc; null if hwloc cannot start.
 TopologyHandle start() {
   hwloc_topology_t raw = nullptr;
   if (hwloc_topology_init(&raw) != 0) return nullptr;
@@ -40,8 +40,8 @@ hwloc_topology_t load_with_devices() {
   return topology.release();
 }
 
-// The process's topology with its PCI devices, or null where hwloc cannot read them. Reading takes tens of
-// milliseconds, so it is read once, and kept until the process has ended.
+// Returns the process's topology with its PCI devices, or null if hwloc cannot read them. Reading takes tens
+// of milliseconds, so the topology is read once and kept until the process has ended.
 hwloc_topology_t machine_with_devices() {
   static hwloc_topology_t const topology = load_with_devices();
   return topology;
@@ -94,7 +94,7 @@ MemoryBinder::~MemoryBinder() = default;
 
 bool MemoryBinder::bind(void* begin, Bytes bytes) const noexcept {
   if (target_ == nullptr) return false;
-  // Not strict: a full node makes pages go elsewhere, not the process end.
+  // Not strict: if the node is full, pages go elsewhere instead of ending the process.
   return hwloc_set_area_membind(target_->topology, begin, bytes, target_->nodes, HWLOC_MEMBIND_BIND,
                                 HWLOC_MEMBIND_BYNODESET) == 0;
 }

@@ -1,4 +1,4 @@
-// What the host is made of, as hwloc sees it. hwloc is included in topology.cpp and nowhere else.
+// The host's cores, NUMA nodes and devices, as hwloc sees them. Only topology.cpp includes hwloc.
 #pragma once
 
 #include <memory>
@@ -28,15 +28,15 @@ Topology read_topology();
 // sockets. Movable; `bind` may be called from any thread.
 class MemoryBinder {
  public:
-  // "0000:01:00.0". A bus id that hwloc does not know, or a machine with one node, is no error: `bind`
-  // then does nothing.
+  // `pci_bus_id`: "0000:01:00.0". If hwloc does not know it, or the machine has one node, `bind`
+  // does nothing.
   explicit MemoryBinder(const std::string& pci_bus_id);
   MemoryBinder(MemoryBinder&&) noexcept;
   MemoryBinder& operator=(MemoryBinder&&) noexcept;
   ~MemoryBinder();
 
-  // Pages of [begin, begin + bytes) not touched yet go to that node as long as it has any. Returns whether
-  // the system was told so.
+  // Directs the untouched pages of [begin, begin + bytes) to that node as long as it has free pages. Returns
+  // whether the system accepted this.
   bool bind(void* begin, Bytes bytes) const noexcept;
 
  private:

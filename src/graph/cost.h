@@ -10,8 +10,8 @@
 
 namespace stowage {
 
-// Seconds on the device: what was measured, else the slowest of arithmetic, device memory and the way
-// from the peers, plus the launch.
+// Seconds on the device: as measured, else the longest of arithmetic, device memory and the link from the
+// peers, plus the launch.
 inline double op_seconds(const Op& op, const Machine& machine) {
   if (op.cost.seconds) return *op.cost.seconds;
   const double flops = op.cost.type ? machine.flops_of(*op.cost.type) : machine.flops_per_second;
@@ -22,7 +22,7 @@ inline double op_seconds(const Op& op, const Machine& machine) {
   return std::max(here, peers) + machine.launch_seconds;
 }
 
-// Of these, the seconds in which bytes come from the peers.
+// The part of op_seconds in which bytes come from the peers.
 inline double peer_seconds(const Op& op, const Machine& machine) {
   return std::min(op_seconds(op, machine), op.cost.peer_bytes / machine.peer.bytes_per_second);
 }
@@ -32,7 +32,7 @@ inline double host_seconds(const Op& op, const Machine& machine) {
   return op.cost.bytes / machine.host_bytes_per_second;
 }
 
-// Of an update before the gate: the bytes of its undo record. 0 for an op that cannot be taken back.
+// Bytes of the undo record of an update before the gate. 0 for an op that cannot be taken back.
 inline Bytes undo_bytes(const Graph& graph, const Op& op) {
   if (op.phase != Phase::update || op.kernel != "adamw" || op.writes.empty()) return 0;
   const Tensor& parameter = graph.tensor(op.writes.front());
@@ -45,7 +45,7 @@ inline Bytes undo_bytes(const Graph& graph, const Op& op) {
                               parameter.type == DataType::f16 ? 6 : 4);
   return undo_record_bytes(parameter.elements());
 }
-// Seconds of an update that writes its undo record, or that reads it and is made again.
+// Seconds of an update that writes its undo record, or that is undone from it and made again.
 inline double undoable_seconds(const Graph& graph, const Op& op, const Machine& machine) {
   return (op.cost.bytes + static_cast<double>(undo_bytes(graph, op))) / machine.host_bytes_per_second;
 }

@@ -5,8 +5,8 @@
 namespace stowage {
 namespace {
 
-// A floating-point number is none where all bits of its exponent are set, and then NaN where any bit is set
-// behind them. `exponent`: these bits.
+// A floating-point value is infinite or NaN if all bits of its exponent, `exponent`, are set. It is NaN if
+// any bit below them is set too.
 template <class Bits, Bits exponent>
 std::optional<NonFiniteElement> first_with_full_exponent(std::span<const std::byte> values) {
   constexpr Bits below = static_cast<Bits>((exponent & (~exponent + 1)) - 1);

@@ -1,4 +1,4 @@
-// Looks for NaN and infinity among a tensor's elements, on the host.
+// Finds NaN and infinity among a tensor's elements, on the host.
 #pragma once
 
 #include <cstddef>
@@ -15,8 +15,8 @@ struct NonFiniteElement {
   bool is_nan = false;      // else it is an infinity
 };
 
-// The first of `values`, whole elements of `type` as the machine holds them at any address. Whole numbers are
-// always finite.
+// Returns the first non-finite element of `values`: whole elements of `type` in the machine's format, at any
+// address. Integers are always finite.
 std::optional<NonFiniteElement> first_non_finite(DataType type, std::span<const std::byte> values);
 
 }  // namespace stowage

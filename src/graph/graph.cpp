@@ -1,3 +1,7 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "src/graph/shape.h"
 #include "stowage/graph.h"
 
 namespace stowage {
@@ -91,6 +95,18 @@ std::vector<std::vector<TensorId>> Graph::slices() const {
   for (TensorId id = 0; id < tensors.size(); ++id)
     if (is_slice(id)) slices[tensors[id].whole].push_back(id);
   return slices;
+}
+
+std::optional<Bytes> checked_bytes(const std::vector<std::int64_t>& shape, DataType type) {
+  auto bytes = static_cast<std::int64_t>(size_of(type));
+  for (std::int64_t dimension : shape) {
+    if (dimension < 1 || __builtin_mul_overflow(bytes, dimension, &bytes)) return std::nullopt;
+  }
+  return static_cast<Bytes>(bytes);
+}
+
+std::string describe(const std::vector<std::int64_t>& shape) {
+  return fmt::format("[{}]", fmt::join(shape, ", "));
 }
 
 }  // namespace stowage

@@ -27,7 +27,7 @@ GraphBuilder::GraphBuilder(DataType work) : work_(work) {
   }
 }
 
-// --- units, scopes, tensors ------------------------------------------------------------------------
+// units, scopes, tensors ------------------------------------------------------------------------
 
 void GraphBuilder::require_open(const std::string& what) const {
   if (spent_)
@@ -169,7 +169,7 @@ const Tensor& GraphBuilder::tensor(Value value) const {
   return graph_.tensors[value.id];
 }
 
-// --- ops -------------------------------------------------------------------------------------------
+// ops -------------------------------------------------------------------------------------------
 
 void GraphBuilder::op(OpDescription description, BackwardRule backward) {
   std::string name = scoped(description.name);
@@ -268,7 +268,7 @@ void GraphBuilder::record_writes(const Op& op) {
   }
 }
 
-// --- gradients -------------------------------------------------------------------------------------
+// gradients -------------------------------------------------------------------------------------
 
 bool GraphBuilder::wants_gradient(Value of) const { return of && wants_gradient_[of.id]; }
 
@@ -328,7 +328,7 @@ void GraphBuilder::require_fitting(Value of, Value gradient) const {
   }
 }
 
-// All micro-batches of the use, then it joins the others.
+// Adds up the use's gradients of all micro-batches, then adds the sum to the other uses.
 void GraphBuilder::add_to_use(Value of, Value gradient, bool fresh) {
   if (micro_batch_.count == 1) return add_use(of, {gradient, fresh});
   Use& use = uses_[{of.id, uses_seen_[of.id]++}];
@@ -341,7 +341,7 @@ void GraphBuilder::add_to_use(Value of, Value gradient, bool fresh) {
 
 void GraphBuilder::add_use(Value of, Gradient gradient) {
   use_gradients_[of.id].push_back(gradient.value.id);
-  // Ranks add up each use by itself.
+  // Several ranks add up every use by itself (share_state.h).
   gradients_[of.id] =
       graph_.share.ranks > 1 ? Gradient{gradient.value, false} : added(gradients_[of.id], of, gradient);
 }
@@ -368,14 +368,14 @@ void GraphBuilder::require_still_wanted(Value of) const {
       graph_.tensors[of.id].name));
 }
 
-// `before`, if there is any, plus `more`. Adds tensors, so that a reference into gradients_ may not stand.
+// Returns `before`, if there is any, plus `more`. Adds tensors, which invalidates references into gradients_.
 GraphBuilder::Gradient GraphBuilder::added(Gradient before, Value of, Gradient more) {
   if (!before.value) return more;
   if (!before.fresh && more.fresh) std::swap(before, more);
   return accumulated(of, before, more);
 }
 
-// In place, if `into` is fresh.
+// Adds in place if `into` is fresh.
 GraphBuilder::Gradient GraphBuilder::accumulated(Value of, Gradient into, Gradient more) {
   const Value sum = gradient_like(of);
   std::vector<Alias> aliases;

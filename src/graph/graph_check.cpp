@@ -14,8 +14,8 @@
 namespace stowage {
 namespace {
 
-// Planning time grows with their square: so many take some seconds. Concatenations of real models join
-// hundreds.
+// Planning time grows with the square of an op's values: this many take some seconds. Concatenations of real
+// models join hundreds.
 constexpr std::ptrdiff_t most_values_of_op = 1024;
 
 class Checker {
@@ -153,8 +153,7 @@ class Checker {
     if (op.phase != Phase::update) check_values(op);
   }
 
-  // Parameters and gradients share buckets; each other value is planned by itself, beside all the op's
-  // others.
+  // Limits the values that are planned one by one. Parameters and gradients share buckets and do not count.
   void check_values(const Op& op) const {
     const auto is_apart = [&](TensorId tensor) {
       const TensorKind kind = graph_.kind_of(tensor);
@@ -193,7 +192,7 @@ class Checker {
     }
   }
 
-  // In backward.
+  // Whether a unit comes before another in backward.
   bool comes_before(std::uint32_t unit, std::uint32_t other) const {
     const std::uint32_t block = graph_.half_block_of(unit);
     const std::uint32_t other_block = graph_.half_block_of(other);

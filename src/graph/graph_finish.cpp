@@ -63,7 +63,8 @@ std::uint32_t GraphBuilder::half_blocks() const {
   return static_cast<std::uint32_t>(graph_.unit_names.size()) / graph_.micro_batches;
 }
 
-// What turned from forward to backward comes first, then the rules from the last forward op to the first.
+// Adds a unit's ops that turned from forward to backward, then runs the rules from the last forward op to
+// the first.
 void GraphBuilder::backward_unit(std::uint32_t unit, std::vector<Turned>& turned, OpId forward_end) {
   unit_ = unit;
   micro_batch_.index = graph_.micro_batch_of(unit);
@@ -104,7 +105,7 @@ void GraphBuilder::require_turnable(OpId id) const {
                   op.name));
 }
 
-// Takes those ops out of the forward phase.
+// Removes from the forward phase the ops that turn to backward, and returns them.
 std::vector<GraphBuilder::Turned> GraphBuilder::take_turned() {
   std::vector<Turned> turned;
   std::vector<Op> ops;

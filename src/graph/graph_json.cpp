@@ -18,7 +18,7 @@ constexpr std::string_view format_name = "stowage-graph";
 // Version 2 knows measured times ("seconds" of an op), version 3 slices too ("whole" and "first_row" of a
 // tensor), version 4 gradient groups and ranks too ("first_element" of a tensor, "peer_bytes" of an op),
 // version 5 frozen parameters ("trained" of a tensor), "replayable" and "computes_in" of an op, "samples" and
-// "tokens". A graph is written as the lowest version that knows all that it has.
+// "tokens". A graph is written in the lowest version that has all its features.
 constexpr std::int64_t format_version = 1;
 constexpr std::int64_t timed_version = 2;
 constexpr std::int64_t sliced_version = 3;
@@ -26,7 +26,7 @@ constexpr std::int64_t grouped_version = 4;
 constexpr std::int64_t frozen_version = 5;
 constexpr std::size_t most_attributes = 256;
 
-// --- writing -------------------------------------------------------------------------------------
+// writing -------------------------------------------------------------------------------------
 
 Json id_to_json(std::uint32_t id) { return id == no_id ? Json(nullptr) : Json(id); }
 
@@ -94,7 +94,7 @@ std::int64_t version_of(const Graph& graph) {
   return has_measured_times(graph) ? timed_version : format_version;
 }
 
-// --- reading -------------------------------------------------------------------------------------
+// reading -------------------------------------------------------------------------------------
 
 Tensor read_tensor(const JsonField& field, std::int64_t version) {
   const bool may_be_slice = version >= sliced_version;

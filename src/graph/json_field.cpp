@@ -12,7 +12,7 @@
 namespace stowage {
 namespace {
 
-// Follows a parse, and refuses a name that an object has already: a plain parse would take the last one.
+// Watches a parse and refuses a second member of the same name: a plain parse would take the last one.
 class NamesInObjects {
  public:
   explicit NamesInObjects(const JsonSource& source) : source_(source) {}
@@ -32,7 +32,7 @@ class NamesInObjects {
   std::vector<std::set<std::string>> open_;  // the names so far of each object that is not closed
 };
 
-// Without the library's mark before it, "[json.exception.parse_error.101] ".
+// Returns the message without the library's prefix, "[json.exception.parse_error.101] ".
 std::string reason_of(const nlohmann::json::exception& error) {
   const std::string_view text = error.what();
   const std::size_t end = text.find("] ");

@@ -1,5 +1,5 @@
-// A value of a JSON text that nobody has vouched for, and where it stands: every count, number and word is
-// checked where it is read, and refused with InvalidInput that names it.
+// A value of an untrusted JSON text, and its path: every count, number and word is checked where it is read,
+// and refused with InvalidInput that names it.
 #pragma once
 
 #include <algorithm>
@@ -24,23 +24,23 @@ inline constexpr std::array tensor_kinds{TensorKind::parameter,       TensorKind
                                          TensorKind::input,           TensorKind::workspace};
 inline constexpr std::array phases{Phase::forward, Phase::backward, Phase::update};
 
-// Of a graph from outside.
+// Limits of a graph from outside.
 inline constexpr std::size_t most_items = std::size_t{1} << 22;  // tensors, ops
 inline constexpr std::size_t most_operands = std::size_t{1} << 16;
 inline constexpr std::size_t most_dimensions = 16;
 
-// What the text is, for messages.
+// Description of the text, for messages.
 struct JsonSource {
   std::string what;                // "graph JSON"
   std::string remedy;              // "give the text that to_json wrote"
-  std::string whole = "the text";  // what a field without a path is
+  std::string whole = "the text";  // name of a field without a path
 };
 
-// The text as JSON. Throws InvalidInput that begins with `source.what` and ends with its remedy: for what is
-// no JSON, for an object with one name twice, and for a byte 0.
+// Parses the text. Throws InvalidInput that begins with `source.what` and ends with its remedy: for text that
+// is no JSON, for an object with one name twice, and for a byte 0.
 nlohmann::json parse_json(std::string_view text, const JsonSource& source);
 
-// For messages: in quotes, on one line, in ASCII, not too long.
+// Returns the text for messages: in quotes, on one line, in ASCII, and cut.
 std::string in_quotes(std::string_view text);
 
 class JsonField {

@@ -1,4 +1,4 @@
-// Sizes of tensors whose shape nobody has vouched for.
+// Sizes of tensors with untrusted shapes.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,10 @@
 
 namespace stowage {
 
-// Bytes of `shape` elements of `type`; empty when a dimension is below 1 or the bytes exceed 2^63 - 1.
+// Returns the bytes of a tensor; nullopt if a dimension is below 1 or the bytes exceed 2^63 - 1.
 std::optional<Bytes> checked_bytes(const std::vector<std::int64_t>& shape, DataType type);
 
-// "[8, 384]", for messages.
+// Returns "[8, 384]", for messages.
 std::string describe(const std::vector<std::int64_t>& shape);
 
 }  // namespace stowage

@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "src/graph/op_insertion.h"
+#include "src/graph/update_ops.h"
 #include "stowage/moments.h"
 
 namespace stowage {
@@ -45,7 +45,7 @@ class StateSharing {
     graph_.tensors.push_back(std::move(tensor));
     return static_cast<TensorId>(graph_.tensors.size() - 1);
   }
-  // Beside op `at`.
+  // Returns an op in the phase and unit of op `at`.
   Op op_beside(OpId at, std::string name, const char* kernel, std::vector<TensorId> reads, TensorId written) {
     Op op;
     op.name = std::move(name);
@@ -58,7 +58,7 @@ class StateSharing {
     return op;
   }
 
-  // What the parameter's tensor was is now the result of an op.
+  // Makes the whole parameter the result of a gather, and its tensor the share.
   void gather(TensorId parameter, const ParameterShare& share) {
     const Tensor before = graph_.tensors[parameter];
     const TensorId whole =
@@ -78,7 +78,8 @@ class StateSharing {
     insertion_.before(first, std::move(op));
   }
 
-  // What goes by a parameter's dimensions (weight decay, types of moments) sees a matrix in a matrix's share.
+  // Returns the share's shape: a matrix's share is a matrix, since weight decay and types of moments depend
+  // on the number of dimensions.
   static std::vector<std::int64_t> shape_of(const Tensor& whole, const ParameterShare& share) {
     if (whole.shape.size() < 2) return {share.all};
     return {share.all / piece_unit, piece_unit};
@@ -94,7 +95,7 @@ class StateSharing {
     return sum;
   }
 
-  // `name`: of the use's gradient.
+  // `name`: name of the use's gradient.
   TensorId share_of_gradient(const std::string& name, TensorId parameter, const ParameterShare& share,
                              TensorId whole) {
     const OpId producer = producers_[whole];

@@ -9,7 +9,6 @@
 #include <unordered_map>
 
 #include "src/base/printable.h"
-#include "src/graph/trace_masters.h"
 #include "src/graph/trace_tensors.h"
 #include "src/graph/update_ops.h"
 #include "stowage/error.h"
@@ -209,7 +208,7 @@ class TraceReader {
   std::optional<TraceHeader> header_;
   std::size_t header_line_ = 0;
   Graph graph_;
-  std::optional<TraceTensors> tensors_;  // from the header on
+  std::optional<TraceTensors> tensors_;  // set once the header is read
   std::unordered_map<std::string, OpId> ops_;
   std::unordered_map<std::string, std::uint32_t> units_;
   std::uint32_t unit_ = no_id;  // of the op before

@@ -1,4 +1,4 @@
-#include "src/graph/trace_masters.h"
+#include "src/graph/trace_tensors.h"
 
 #include <algorithm>
 #include <optional>
@@ -8,7 +8,7 @@
 namespace stowage {
 namespace {
 
-// What goes where a parameter is taken in the type of its cast.
+// A parameter that takes the type of its cast.
 struct Taken {
   TensorId parameter = no_id, cast = no_id;   // cast: the parameter in the narrow type
   TensorId gradient = no_id, narrow = no_id;  // narrow: the gradient before it was cast
@@ -68,7 +68,7 @@ class MasterWeights {
     taken.narrow = graph_.ops[taken.backward].reads[0];
     const DataType type = graph_.tensors[taken.cast].type;
     const bool is_narrow = type == DataType::bf16 || type == DataType::f16;
-    // A unit keeps an op.
+    // The unit must keep an op.
     if (!is_narrow || graph_.tensors[taken.narrow].type != type || !is_value(taken.cast) ||
         !is_value(taken.narrow) || readers_[taken.narrow].size() != 1 || !readers_[taken.gradient].empty() ||
         forward_ops_[graph_.ops[taken.forward].unit] < 2)
@@ -86,7 +86,7 @@ class MasterWeights {
     gradients_[taken.parameter] = taken.narrow;
   }
 
-  // The casts, and the tensors that they alone touched.
+  // Removes the casts, and the tensors that only they touched.
   void remove(const std::vector<Taken>& all) {
     std::vector<std::uint8_t> gone(graph_.tensors.size(), 0), ended(graph_.ops.size(), 0);
     for (const Taken& taken : all) {

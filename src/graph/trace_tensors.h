@@ -1,40 +1,73 @@
-// The tensors of a trace: what its lines say of them, and what ops and the header may then do with them.
+// Reads the tensors of a trace, and checks their uses by ops and the header.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
-#include "src/graph/trace_fields.h"
+#include "src/graph/json_field.h"
+#include "stowage/bytes.h"
 #include "stowage/graph.h"
+#include "stowage/graph_builder.h"
 
 namespace stowage {
 
-// Fills the graph's tensors. All that refuses throws InvalidInput that names the line.
+// Fields of a trace's lines, and its first line (docs/trace.md).
+inline constexpr Bytes most_trace_bytes = Bytes{1} << 60;  // of all tensors: sums stay far from 64 bits
+inline constexpr double most_trace_seconds = 1e6;
+inline constexpr const char* trace_remedy = "correct the line, docs/trace.md says what it may hold";
+
+JsonSource source_of_trace_line(std::size_t line);
+
+// Throws InvalidInput that begins with the line.
+[[noreturn]] void refuse_trace_line(std::size_t line, const std::string& why);
+
+// These read a field's value, and throw InvalidInput that names line and field.
+std::string trace_name(const JsonField& field);
+double number_up_to(const JsonField& field, double most);
+Bytes trace_bytes(const JsonField& field);  // from 1 to most_trace_bytes
+std::int64_t trace_count(const JsonField& field);
+
+// First version with "trained", "replayable", "type", "samples" and "tokens".
+inline constexpr std::int64_t typed_trace_version = 2;
+
+struct TraceHeader {
+  std::int64_t version = 1;
+  std::string loss;
+  std::string clip;  // empty: none
+  std::optional<AdamW> optimizer;
+  std::int64_t samples = 0, tokens = 0;  // of a step; 0: not known
+};
+TraceHeader read_trace_header(const JsonField& line);
+
+// Fills the graph's tensors. Refusals throw InvalidInput that names the line.
 class TraceTensors {
  public:
-  // `graph` must outlive it. `trainable`: every parameter that is trained must be one that AdamW can train.
+  // Requires that `graph` outlives this object. `trainable`: every parameter that is trained must be one that
+  // AdamW can train.
   TraceTensors(Graph& graph, std::int64_t version, bool trainable)
       : graph_(graph), version_(version), trainable_(trainable) {}
 
-  // A line with 'tensor', the trace's `number`th.
+  // Reads a line with 'tensor', the trace's `number`th.
   void read(std::size_t number, const JsonField& line);
-  // `name`: the field that brings it.
+  // Adds a tensor that the field `name` names.
   TensorId add(std::size_t number, const JsonField& name, Tensor tensor);
 
-  // The tensor that the field names; it must stand above.
+  // Returns the tensor that the field names; its line must stand above.
   TensorId known(const JsonField& field) const;
-  // The same for an operand of `op`, which is the graph's next. A write makes the op its producer.
+  // As `known`, for an operand of `op`, the graph's next op. A write makes the op the tensor's producer.
   TensorId read_by(const Op& op, const JsonField& field) const;
   TensorId written_by(const Op& op, const JsonField& field);
   void set_producer(TensorId id, OpId op) { producers_[id] = op; }
 
-  // Once all lines are read: that each is written, and each parameter's gradient, if it must be trained.
+  // Called when all lines are read. Requires that every value is written, and every gradient of a parameter
+  // that must be trained.
   void require_complete() const;
-  // Nothing: no line describes it.
+  // Returns nullopt if no line names the tensor.
   std::optional<TensorId> find(const std::string& name) const;
   std::size_t line_of(TensorId id) const { return lines_[id]; }
-  // By tensor: of a parameter, its final gradient; else no_id.
+  // Final gradients by tensor: no_id for a tensor that is no parameter.
   const std::vector<TensorId>& gradients() const { return gradients_; }
 
  private:
@@ -53,5 +86,15 @@ class TraceTensors {
   std::vector<OpId> producers_;
   std::vector<TensorId> gradients_;
 };
+
+// Kernel of an op that converts a tensor to another type.
+inline constexpr const char* cast_kernel = "cast";
+
+// Narrows parameters of autocast. A parameter in f32 whose only reader is a cast to bf16 or f16, and whose
+// gradient is cast from that type, becomes a parameter of that type: its casts are removed, and AdamW keeps
+// the rest of its master weight (launch_table.h), as in a graph that GraphBuilder makes in that type. Half
+// the bytes cross the link. Other parameters, such as a tied table, stay as they are. Requires that `graph`
+// has no update ops yet. `gradients`: each parameter's gradient, by tensor.
+void take_masters(Graph& graph, std::vector<TensorId>& gradients);
 
 }  // namespace stowage

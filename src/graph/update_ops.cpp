@@ -6,16 +6,17 @@
 #include <map>
 #include <numeric>
 #include <utility>
+#include <variant>
 
-#include "src/graph/op_insertion.h"
 #include "src/graph/share_state.h"
+#include "stowage/error.h"
 
 namespace stowage {
 namespace {
 
-// Rows of each slice of such a parameter but the last; all of them where it is not cut. Every slice begins at
-// a multiple of the alignment that any tensor asks for.
-// Where moments have blocks, it begins with one, and its scales at such a multiple too.
+// Returns the rows of each slice of the parameter except the last; all rows if it is not cut. Every slice
+// begins at a multiple of most_tensor_alignment. If moments have blocks, a slice begins with a block, and its
+// scales at such a multiple too.
 std::int64_t rows_of_slices(const Tensor& parameter, Bytes all_bytes, const AdamW& optimizer) {
   const ChunkGrid& grid = optimizer.grid;
   if (parameter.shape.empty()) return 1;
@@ -29,7 +30,7 @@ std::int64_t rows_of_slices(const Tensor& parameter, Bytes all_bytes, const Adam
   const auto lines = [](Bytes of_row, Bytes unit) {
     return static_cast<std::int64_t>(unit / std::gcd(of_row, unit));
   };
-  // Both are powers of two.
+  // Elements of a slice whose scales fill whole alignments; all factors are powers of two.
   constexpr Bytes block = moment_block * most_tensor_alignment / sizeof(float);
   const auto row_elements = static_cast<Bytes>(parameter.elements() / rows);
   const std::int64_t together = std::max(lines(row_bytes, most_tensor_alignment),
@@ -68,7 +69,7 @@ class UpdatePhase {
   }
 
  private:
-  // What one update op works on: a parameter or a slice of it.
+  // The operand of one update op: a parameter or a slice of it.
   struct Target {
     TensorId parameter = no_id, gradient = no_id;
     std::string suffix;      // of names: "" or ".slice3"
@@ -138,7 +139,7 @@ class UpdatePhase {
     graph_.ops.push_back(std::move(op));
   }
 
-  // The sums, in the order of `targets`.
+  // Returns the sums in the order of `targets`.
   std::vector<TensorId> add_square_sums(const std::vector<Target>& targets) {
     std::vector<TensorId> sums;
     OpInsertion insertion(graph_);
@@ -173,12 +174,12 @@ class UpdatePhase {
     return op;
   }
 
-  // Of a rank's share, as of a whole parameter.
+  // Elements of a piece of a whole parameter or of a rank's share: the same either way.
   std::int64_t piece_elements(TensorId gradient) const {
     return share_of(graph_.tensors[gradient].elements(), graph_.gradient_groups, {}).piece;
   }
 
-  // The last backward ops.
+  // Appends an op at the end of backward, with one result in f64.
   TensorId last_backward(std::string name, const char* kernel, std::vector<TensorId> reads,
                          std::vector<std::int64_t> shape, Attributes attributes) {
     Op op = named(name, kernel);
@@ -191,7 +192,7 @@ class UpdatePhase {
     graph_.ops.push_back(std::move(op));
     return graph_.ops.back().writes[0];
   }
-  // One op reads so many sums at most: what those before it added up is the first of its own.
+  // Adds up the sums. An op reads at most `most` sums; the first of them is the result of the op before it.
   TensorId norm_part(std::vector<TensorId> sums) {
     constexpr std::ptrdiff_t most = 128;
     const Attributes pieces = {{"pieces", groups_}};
@@ -204,7 +205,7 @@ class UpdatePhase {
     }
     return last_backward("norm.part", "norm_part", std::move(sums), {}, pieces);
   }
-  // A number of each rank.
+  // Returns the gathered numbers, one from each rank.
   TensorId gathered(TensorId own, const char* name) {
     const TensorId all = last_backward(name, "gather", {own}, {ranks_}, {});
     graph_.ops.back().cost.peer_bytes =
@@ -220,7 +221,7 @@ class UpdatePhase {
     return graph_.tensors[graph_.whole_of(target.parameter)].name;
   }
 
-  // Of a slice, the same rows of the state.
+  // Returns the parameter's state; for a slice, the same rows of the state.
   TensorId state(const Target& target, const char* suffix, DataType type) {
     const TensorId parameter = graph_.whole_of(target.parameter);
     const std::string name = graph_.tensors[parameter].name + suffix;
@@ -232,7 +233,7 @@ class UpdatePhase {
     return parameter == target.parameter ? whole : slice(whole, first_row, count, target.suffix);
   }
 
-  // One f32 for each block of the moments. Of a slice, those of its blocks.
+  // Returns the scales, one f32 for each block of the moments; for a slice, the scales of its blocks.
   TensorId scales(const Target& target, const char* suffix) {
     const Tensor rows = graph_.tensors[target.parameter];
     const Tensor& parameter = graph_.tensors[graph_.whole_of(target.parameter)];
@@ -252,8 +253,8 @@ class UpdatePhase {
     return optimizer_.moments == Moments::bf16 ? DataType::bf16 : DataType::u8;
   }
 
-  // For the random bits that round a moment: keys behind those of dropout, by parameter in order of first
-  // use.
+  // Names the random bits that round a moment: their keys follow dropout's keys, by parameter in order of
+  // first use.
   void add_rounding_stream(const Target& target, Op& op) {
     const Tensor& rows = graph_.tensors[target.parameter];
     if (rows.first_row == 0) ++rounding_key_;
@@ -264,7 +265,7 @@ class UpdatePhase {
 
   void add_adamw(const Target& target) {
     const Tensor source = graph_.tensors[target.parameter];
-    const bool split = size_of(source.type) == 2;  // what makes a master weight of it is state
+    const bool split = size_of(source.type) == 2;  // the rest of its master weight is state
     const DataType moments = moments_of(source);
     const bool decays = optimizer_.decayed == DecayedParameters::all || source.shape.size() >= 2;
     Op op = named(name_of(target) + ".adamw" + target.suffix, "adamw");
@@ -290,6 +291,13 @@ class UpdatePhase {
     add_update_op(std::move(op));
   }
 };
+
+// Whether the op may clip; true also for a clip op without a stated limit.
+bool may_clip(const Op& op) {
+  const auto found = op.attributes.find("clip");
+  const auto* limit = found == op.attributes.end() ? nullptr : std::get_if<double>(&found->second);
+  return op.kernel != "clip" || limit == nullptr || *limit > 0;
+}
 
 }  // namespace
 
@@ -332,6 +340,23 @@ std::vector<TensorId> trained_by_first_use(const Graph& graph) {
 
 void append_update(Graph& graph, const std::vector<FinalGradient>& gradients, const AdamW& optimizer) {
   UpdatePhase(graph, gradients, optimizer).run();
+}
+
+std::string why_updates_wait(const Graph& graph) {
+  for (const Op& op : graph.ops)
+    if (std::find(op.writes.begin(), op.writes.end(), graph.clip) != op.writes.end() && may_clip(op))
+      return "gradients are clipped by the norm of all of them, which is known behind backward: switch "
+             "clipping off (AdamW::clip 0; trainers: --clip 0)";
+  for (const Tensor& tensor : graph.tensors)
+    if (tensor.kind == TensorKind::parameter && tensor.type == DataType::f16)
+      return "in fp16 a step whose gradients overflow is left out, which is known behind backward: train in "
+             "bf16 or f32 (--type)";
+  return "";
+}
+
+void require_no_clipping(const Graph& graph) {
+  const std::string reason = why_updates_wait(graph);
+  if (!reason.empty()) throw InvalidInput("the optimizer cannot run in backward: " + reason);
 }
 
 }  // namespace stowage

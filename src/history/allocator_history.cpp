@@ -1,4 +1,4 @@
-#include "src/history/allocator_history.h"
+#include "src/history/histories.h"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 #include <unordered_map>
 
 #include "src/graph/json_field.h"
-#include "src/history/stream_numbers.h"
+#include "src/history/allocation_trace.h"
 #include "stowage/error.h"
 
 namespace stowage {

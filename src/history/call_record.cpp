@@ -1,4 +1,4 @@
-#include "src/history/call_record.h"
+#include "src/history/histories.h"
 
 #include <fmt/format.h>
 
@@ -10,7 +10,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "src/history/stream_numbers.h"
+#include "src/history/allocation_trace.h"
 #include "stowage/error.h"
 
 namespace stowage {
@@ -26,7 +26,7 @@ constexpr Bytes most_bytes_of_calls = Bytes{1} << 62;
 constexpr std::size_t most_places = 64;
 constexpr std::size_t record_fields = 12;
 
-// The fields that count here, in the order of the record's.
+// The fields that count here, in the record's order.
 enum Field {
   process_field = 1,
   event_field = 3,
@@ -154,7 +154,7 @@ class CallReader {
     total_ += bytes;
   }
 
-  // What was allocated before the record began is passed over.
+  // Passes over allocations from before the record began.
   void free(const Fields& fields) {
     const auto found = live_.find(name_of(fields));
     if (found == live_.end()) return;

@@ -1,4 +1,4 @@
-#include "src/history/history_json.h"
+#include "src/history/histories.h"
 
 #include <fmt/format.h>
 
@@ -8,7 +8,7 @@
 #include <unordered_set>
 
 #include "src/graph/json_field.h"
-#include "src/history/stream_numbers.h"
+#include "src/history/allocation_trace.h"
 #include "stowage/error.h"
 
 namespace stowage {
@@ -131,7 +131,7 @@ class HistoryReader {
   }
 
   struct Live {
-    std::optional<AllocationId> id;  // none: of no bytes
+    std::optional<AllocationId> id;  // nullopt: an allocation of no bytes
     std::size_t line = 0;
   };
 

@@ -1,4 +1,4 @@
-#include "src/history/rmm_log.h"
+#include "src/history/histories.h"
 
 #include <fmt/format.h>
 
@@ -9,7 +9,7 @@
 #include <unordered_map>
 
 #include "src/base/printable.h"
-#include "src/history/stream_numbers.h"
+#include "src/history/allocation_trace.h"
 #include "stowage/error.h"
 
 namespace stowage {
@@ -63,7 +63,7 @@ class LogReader {
                          printable(fields[action])));
   }
 
-  // In digits, hexadecimal ones behind 0x.
+  // Reads digits, hexadecimal ones behind 0x.
   std::uint64_t number_of(std::string_view text, int base) const {
     const std::string_view digits = base == 16 && text.starts_with("0x") ? text.substr(2) : text;
     std::uint64_t value = 0;

@@ -27,8 +27,8 @@ Rates::const_iterator rate_of(const Rates& rates, DataType type) {
                       [type](const MatrixRate& rate) { return rate.type == type; });
 }
 
-// The type whose measurements serve for `work`. For f16 that was not measured: bf16 on a card, which
-// multiplies both as fast, and f32 on a CPU, which widens f16.
+// Returns the type whose measurements serve for `work`. Unmeasured f16 takes bf16 on a card, which multiplies
+// both as fast, and f32 on a CPU, which widens f16.
 DataType measured_type(const MachineFile& file, DataType work) {
   if (work != DataType::f16 || rate_of(file.matrix, work) != file.matrix.end()) return work;
   return file.backend == "cuda" ? DataType::bf16 : DataType::f32;
@@ -65,7 +65,7 @@ double host_total(const MachineFile& file, const Machine& machine) {
   return std::max({best, machine.host_bytes_per_second, in, out, both});
 }
 
-// Of `devices` that are taken evenly from all host memories: how many are at the one with most.
+// Returns the most devices at one host memory, if `devices` are taken evenly from all host memories.
 int devices_at_one_memory(const PeerDevices& peers, int devices) {
   const int memories = (peers.devices + peers.devices_per_host_memory - 1) / peers.devices_per_host_memory;
   return (devices + memories - 1) / memories;
@@ -83,7 +83,7 @@ void require_devices(const MachineFile& file, int devices) {
     throw InvalidInput(fmt::format("{}: it has {}; give at most so many", wanted, file.peers->devices));
 }
 
-// Where links were measured together: what they had in all, of which each of `devices` has a part.
+// Limits the links' rates to a device's part of their total, if links were measured together.
 void share_links(const PeerDevices& peers, int devices, Machine& machine) {
   if (!peers.together) return;
   const LinkRates& each = *peers.together;
@@ -98,7 +98,7 @@ void share_links(const PeerDevices& peers, int devices, Machine& machine) {
       std::max(machine.host_total_bytes_per_second, peers.devices_per_host_memory * most);
 }
 
-// The part of one device among several, as the header says.
+// Reduces the host's rates to one device's part among several, as the header says.
 void share_host(const PeerDevices& peers, int devices, Machine& machine) {
   const double sharing = devices_at_one_memory(peers, devices);
   machine.host_bytes_per_second /= sharing;

@@ -17,25 +17,26 @@ using Json = nlohmann::json;
 constexpr std::string_view format_name = "stowage.machine";
 constexpr std::uint64_t format_version = 1;
 constexpr const char* host_total_name = "host_total_bytes_per_second";  // not in all files
-// Nor these six.
+// The next six are not in all files either.
 constexpr const char* host_memory_name = "host_memory_bytes";
 constexpr const char* ops_name = "ops";
 constexpr const char* compute_beside_copy_name = "compute_beside_copy";
 constexpr const char* compute_beside_host_name = "compute_beside_host";
 constexpr const char* host_beside_compute_name = "host_beside_compute";
 constexpr const char* peers_name = "peers";
-// Within it, where they were measured.
+// Members of "peers"; the first three only if measured.
 constexpr const char* gathers_name = "gathers";
 constexpr const char* exchanges_name = "exchanges";
 constexpr const char* together_name = "links_together";
 constexpr const char* through_host_name = "through_host";  // always there
-constexpr const char* over_link_name = "over_link";        // where it is true
+constexpr const char* over_link_name = "over_link";        // only if true
 constexpr std::size_t most_items = 1024;
 constexpr std::size_t most_ops = 8192;
 constexpr std::size_t most_characters = 4096;
 constexpr std::uint64_t most_bytes = std::uint64_t{1} << 62U;
-constexpr std::uint64_t most_host_bytes = std::uint64_t{1} << 55U;  // those of all devices are a number still
-// Per second, each a thousand times what one machine of today has.
+constexpr std::uint64_t most_host_bytes = std::uint64_t{1}
+                                          << 55U;  // the sum over all devices still fits a number
+// Limits per second: a thousand times a machine of today.
 constexpr double most_bytes_per_second = 1e16;
 constexpr double most_flops_per_second = 1e20;
 constexpr double most_work = 1e24;    // flops or bytes of one op
@@ -50,9 +51,9 @@ constexpr std::array work_types{DataType::f32, DataType::f64, DataType::bf16, Da
       fmt::format("machine JSON: '{}' {}; give a text that stowage calibrate wrote", where, why));
 }
 
-// --- writing
+// writing
 
-// Of all whole numbers, so that one that is negative is refused when the text is judged.
+// Writes a whole number. A negative one stays negative, so that judging the text refuses it.
 Json whole(std::int64_t value) { return value < 0 ? Json(value) : Json(static_cast<std::uint64_t>(value)); }
 
 Json copies_json(const std::vector<CopySample>& copies) {
@@ -152,13 +153,13 @@ Json file_json(const MachineFile& file) {
   return json;
 }
 
-// --- reading: a value of the text and where it stands, e.g. "h2d.samples[3].bytes"
+// reading: a value of the text and where it stands, e.g. "h2d.samples[3].bytes"
 
 struct Node {
   const Json& json;
   std::string where;
 
-  // Exactly `count` members; the reads that follow name each one that is missing.
+  // Requires exactly `count` members; the reads that follow name a missing one.
   void expect_members(std::size_t count) const {
     if (!json.is_object()) refuse(where, "is no object");
     if (json.size() > count) refuse(where, "has a field that is not known");
@@ -248,7 +249,7 @@ OpSample read_op(const Node& node) {
           node["seconds"].seconds()};
 }
 
-// What files of cards and older ones do not have. Returns of how many members.
+// Reads members that files of cards and older files lack. Returns how many there are.
 std::size_t read_measured_steps(const Node& node, MachineFile& file) {
   std::size_t members = 0;
   const auto read_share = [&](const char* name, double& share) {

@@ -18,7 +18,7 @@ double seconds_by_rates(const OpCost& cost, const Machine& machine) {
 
 bool is_same(const OpCost& a, const OpCost& b) { return a.flops == b.flops && a.bytes == b.bytes; }
 
-// Squared, of the logarithms.
+// Squared distance of the logarithms.
 double distance(const OpCost& a, const OpCost& b) {
   const double flops = std::log((1 + a.flops) / (1 + b.flops));
   const double bytes = std::log((1 + a.bytes) / (1 + b.bytes));

@@ -1,4 +1,4 @@
-// config.json: every field that changes what is computed is read; other fields are passed over.
+// config.json: reads every field that changes the computation, and passes over other fields.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 
 #include "src/graph/json_field.h"
 #include "src/model_files/files.h"
-#include "src/models/limits.h"
+#include "src/models/require_valid.h"
 #include "stowage/error.h"
 #include "stowage/model_files.h"
 
@@ -21,7 +21,7 @@ constexpr const char* config_remedy =
     "give the config.json of a GPT-2 or BERT model as transformers writes it";
 constexpr Bytes most_config_bytes = 4_MiB;
 
-// Names of the fields of one kind.
+// Names of the fields in one kind of model.
 struct FieldNames {
   const char* layers;
   const char* width;
@@ -55,7 +55,7 @@ constexpr FieldNames bert_fields = {"num_hidden_layers",   "hidden_size",
 
 const FieldNames& fields_of(ModelKind kind) { return kind == ModelKind::gpt2 ? gpt_fields : bert_fields; }
 
-// Fields with one value that is computed, which is also what transformers takes where they are not there.
+// A field with one supported value, which is also transformers' default.
 struct FixedField {
   const char* name;
   json value;
@@ -118,7 +118,7 @@ class ConfigReader {
     field.refuse(fmt::format("is {}; gpt2 and bert are supported", in_quotes(word)));
   }
 
-  // transformers wrote no model_type before 2.3, of 2019.
+  // Returns the kind by the architecture: transformers wrote no model_type before 2.3, of 2019.
   std::optional<ModelKind> kind_of_architecture() const {
     const auto found = config_.find("architectures");
     if (found != config_.end() && found->is_array() && found->size() == 1 && found->front().is_string()) {
@@ -159,7 +159,7 @@ class ConfigReader {
 
   std::optional<std::int64_t> token(const char* name) const {
     const auto found = config_.find(name);
-    // Where a model has several ends, transformers holds a list of them; nothing here depends on it.
+    // A model with several ends has a list of them, which does not matter here.
     if (found == config_.end() || !found->is_number_integer()) return {};
     return root_.member(name).integer();
   }
@@ -189,7 +189,8 @@ class ConfigReader {
   JsonField root_;
 };
 
-// Python writes NaN, Infinity and -Infinity, which JSON has not: as null, which no field that is read may be.
+// Replaces NaN, Infinity and -Infinity, which Python writes and JSON lacks, by null, which no field that is
+// read may be.
 std::string without_non_finite(std::string_view text) {
   std::string result;
   result.reserve(text.size());
@@ -224,7 +225,7 @@ void require_kind(const ModelDescription& model, ModelKind kind, const char* wor
                     model.kind == ModelKind::gpt2 ? "gpt2" : "bert", word));
 }
 
-// Nothing where it is `most`'s, which then stands for all.
+// Returns nullopt for the probability `most`, which then stands for all.
 std::optional<double> unless(double most, double probability) {
   return probability == most ? std::optional<double>() : probability;
 }

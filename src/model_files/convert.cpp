@@ -27,8 +27,8 @@ struct Narrow {
   static constexpr Bytes bytes = 2;
   static double read(const std::byte* from) { return static_cast<float>(load<T>(from)); }
   static void write(std::byte* to, double value) {
-    // Through f32 it would be rounded twice: an f32 between the two neighbours, odd where it is not exact,
-    // rounds as the value itself does.
+    // Rounding to f32 and then to T would round twice. An inexact f32 is therefore made odd (rounded to odd):
+    // then it rounds as the value itself does.
     auto middle = static_cast<float>(value);
     if (std::isfinite(middle) && static_cast<double>(middle) != value) {
       const auto bits = std::bit_cast<std::uint32_t>(middle);

@@ -1,4 +1,4 @@
-// Numbers of one element type as those of another, a bounded run at a time.
+// Converts numbers from one element type to another, a bounded run at a time.
 #pragma once
 
 #include <cstddef>
@@ -10,17 +10,17 @@
 
 namespace stowage {
 
-// The file's type that holds the same bits; nothing for one that parameters do not have.
+// Returns the file's type that holds the same bits; nullopt for a type that parameters do not have.
 std::optional<StoredType> stored_type_of(DataType type);
 
-// Whether `convert` reads it: F16, BF16, F32, F64.
+// Whether `convert` reads the type: F16, BF16, F32, F64.
 bool is_real(StoredType type);
 
-// As many elements as both hold; each is rounded to the nearest, ties to even. Same types are copied as bits.
-// Neither side need be aligned. `to` is f32, f64, bf16 or f16.
+// Converts as many elements as both sides hold, rounded to the nearest, ties to even. Equal types are copied
+// as bits. Neither side need be aligned. Requires that `to` is f32, f64, bf16 or f16.
 void convert(StoredType from, std::span<const std::byte> values, DataType to, std::span<std::byte> into);
 
-// f32 master weights as bf16 and the 16 bits beside it, or as f16 and 32 bits, and back
+// Splits f32 master weights into bf16 and the 16 bits beside it, or into f16 and 32 bits, and joins them
 // (kernels/math/bfloat16.h, float16.h).
 void split_masters(std::span<const std::byte> masters, DataType weight, std::span<std::byte> weights,
                    std::span<std::byte> low);

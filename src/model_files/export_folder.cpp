@@ -19,13 +19,13 @@ namespace fs = std::filesystem;
   throw InvalidInput(fmt::format("{}: {}; name a new folder, or an empty one", folder, why));
 }
 
-// "models/a/" as "models/a".
+// Returns "models/a" for "models/a/".
 std::string without_slashes(std::string folder) {
   while (folder.size() > 1 && folder.ends_with('/')) folder.pop_back();
   return folder;
 }
 
-// Another file system begins here, so that nothing can take the folder's name.
+// Whether another file system begins here, so that nothing can be renamed to the folder's name.
 bool is_mounted(const std::string& folder) {
   struct stat inside {};
   struct stat outside {};
@@ -43,7 +43,7 @@ std::string parent_of(const std::string& folder) {
 ExportFolder::ExportFolder(std::string folder) : folder_(without_slashes(std::move(folder))) {
   std::error_code error;
   const fs::file_status status = fs::symlink_status(folder_, error);
-  // Under its temporary name, which is cut, it could be made.
+  // A temporary name is cut, so it could be made where the folder's own name is too long.
   if (error == std::errc::filename_too_long) refuse_folder(folder_, error.message());
   if (fs::exists(status) && !fs::is_directory(status))
     refuse_folder(folder_, "this is there and is no folder");

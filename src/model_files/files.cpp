@@ -20,7 +20,7 @@ constexpr std::size_t most_at_once = std::size_t{1} << 30;
 }  // namespace
 
 FileHandle open_to_read(const std::string& path, std::string_view remedy, Bytes& size) {
-  // A FIFO must not make it wait.
+  // O_NONBLOCK: opening a FIFO must not wait.
   FileHandle file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat status {};
   if (file.get() < 0 || ::fstat(file.get(), &status) != 0)
@@ -49,7 +49,7 @@ void read_at(const FileHandle& file, const std::string& path, Bytes offset, std:
 
 void sync_folder(const std::string& path) {
   const FileHandle folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  // Some file systems cannot sync a folder, and say EINVAL.
+  // Some file systems cannot sync a folder and return EINVAL.
   if (!folder || (::fsync(folder.get()) != 0 && errno != EINVAL))
     throw Error(fmt::format("{}: writing failed ({}); make room there or name another folder", path,
                             std::strerror(errno)));

@@ -11,16 +11,18 @@
 
 namespace stowage {
 
-// A regular file. `size`: of it now. Throws InvalidInput; `remedy` ends the message.
+// Opens a regular file. `size`: set to the file's present size. Throws InvalidInput; `remedy` ends
+// the message.
 FileHandle open_to_read(const std::string& path, std::string_view remedy, Bytes& size);
 
-// Exactly these bytes. InvalidInput where the file ends before, Error where it cannot be read.
+// Reads exactly these bytes. Throws InvalidInput if the file ends before, Error if it cannot be read.
 void read_at(const FileHandle& file, const std::string& path, Bytes offset, std::span<std::byte> into);
 
 // Throws Error.
 void sync_folder(const std::string& path);
 
-// All of a text of at most `most` bytes. Throws InvalidInput, also for a pointer of Git LFS.
+// Returns the whole text of a file of at most `most` bytes. Throws InvalidInput, also for a pointer of
+// Git LFS.
 std::string read_small_file(const std::string& path, Bytes most, std::string_view remedy);
 
 }  // namespace stowage

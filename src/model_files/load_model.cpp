@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::int64_t elements_at_once = std::int64_t{1} << 17;  // of buffers
 
-// One parameter and the tensors of the files that it is read from.
+// A parameter and the tensors of the files that it is read from.
 struct Match {
   ParameterParts parameter;
   std::vector<const StoredTensor*> stored;  // by part; empty: missing
@@ -34,7 +34,7 @@ struct Matches {
   std::vector<Tie> ties;
 };
 
-// Tensors of the files by their usual names, and what is wrong with them.
+// Finds tensors of the files by their usual names, and refuses unfit ones.
 class Finder {
  public:
   Finder(const TensorFiles& files, const ModelDescription& model) : files_(files), model_(model) {}
@@ -55,7 +55,7 @@ class Finder {
   }
 
   const char* kind_word() const { return model_.kind == ModelKind::gpt2 ? "GPT-2" : "BERT"; }
-  // What a refusal of a name that is not there adds: one that is.
+  // Returns an example of a name in the files, for a message about a missing name.
   std::string one_that_is_there() const {
     const std::vector<std::string_view> names = files_.names();
     return names.empty()
@@ -127,8 +127,8 @@ class Matcher : Finder {
   std::set<const StoredTensor*> used_;
 };
 
-// Elements of a tensor, from `first` on, in the type that both of a tie have, else as f64, which holds each
-// of all types.
+// Returns elements of a tensor, from `first` on: in the tensor's type, or as f64, which holds every value of
+// every type.
 std::vector<std::byte> elements_of(const TensorFiles& files, const StoredTensor& tensor, Bytes first,
                                    Bytes count, bool as_they_are) {
   std::vector<std::byte> stored(count * size_of(tensor.type));
@@ -155,7 +155,7 @@ void require_tied(const TensorFiles& files, const Matches::Tie& tie) {
   }
 }
 
-// Reads one parameter. What is read fits a small buffer, or goes straight to where it stays.
+// Reads one parameter, through small buffers or straight to its place.
 class Reader {
  public:
   Reader(const TensorFiles& files, const Graph& graph, const Match& match)
@@ -171,7 +171,7 @@ class Reader {
   }
 
  private:
-  // Elements [begin, end) of the parameter as `type`.
+  // Reads elements [begin, end) of the parameter as `type`.
   void read(std::int64_t begin, std::int64_t end, DataType type, std::span<std::byte> into) {
     const std::int64_t padding = match_.parameter.stored_rows * match_.parameter.columns;
     const auto at = [&](std::int64_t index) {
@@ -194,7 +194,7 @@ class Reader {
     require_finite(begin, type, into);
   }
 
-  // A model that was saved broken is told here, and not as a training that diverges.
+  // Refuses NaN and infinity: a model that was saved broken should not show as a training that diverges.
   void require_finite(std::int64_t begin, DataType type, std::span<const std::byte> values) {
     const auto found = first_non_finite(type, values);
     if (!found) return;
@@ -225,7 +225,7 @@ class Reader {
     }
   }
 
-  // The f32 master weights in two parts.
+  // Reads the f32 master weights as two parts.
   void read_masters(const ParameterAccess& parameters) {
     const std::int64_t all = tensor_.elements();
     for (std::int64_t done = 0; done < all; done += elements_at_once) {

@@ -15,7 +15,7 @@ constexpr std::string_view gpt_prefix = "transformer.";
 constexpr std::string_view bert_prefix = "bert.";
 constexpr std::string_view fused = ".self.query_key_value.";
 
-// Which count of the model a parameter's rows are.
+// The count of the model that equals a parameter's rows.
 enum class RowCount : std::uint8_t { own, vocabulary, positions };
 
 struct RowRule {
@@ -36,7 +36,8 @@ RowCount row_count_of(ModelKind kind, std::string_view name) {
   return RowCount::own;
 }
 
-// Linear weights of BERT; tables are rows of tokens, positions or types on both sides.
+// Linear weights of BERT are transposed in files. Tables have a row for each token, position or type on
+// both sides.
 bool is_transposed(ModelKind kind, const Tensor& tensor) {
   return kind == ModelKind::bert && tensor.shape.size() == 2 &&
          tensor.name.find("embeddings.") == std::string::npos;
@@ -63,7 +64,7 @@ std::int64_t stored_rows_of(const ModelDescription& model, const Tensor& tensor,
   }
 }
 
-// "…self.query_key_value.weight": three tensors, each a third of the columns.
+// Returns the parts of "…self.query_key_value.weight": three tensors, each a third of the columns.
 std::vector<StoredPart> fused_parts(const ParameterParts& all, const Tensor& tensor) {
   const std::size_t at = tensor.name.find(fused);
   const std::string head = tensor.name.substr(0, at) + ".self.";
@@ -113,12 +114,13 @@ bool ends_with_any(std::string_view name, std::initializer_list<std::string_view
   return std::any_of(ends.begin(), ends.end(), [&](std::string_view end) { return name.ends_with(end); });
 }
 
-// Rounded up; 0 from below.
+// Returns distance / stride, rounded up; 0 for a negative distance.
 std::int64_t steps_to(std::int64_t distance, std::int64_t stride) {
   return distance <= 0 ? 0 : (distance + stride - 1) / stride;
 }
 
-// Stored [columns, rows]: each column of the parameter is one row of it.
+// Visits the runs of a part that is stored as [columns, rows]: each column of the parameter is one row of
+// its tensor.
 void transposed_runs(const ParameterParts& parameter, std::size_t index, std::int64_t begin, std::int64_t end,
                      const std::function<void(const Run&)>& visit) {
   const StoredPart& part = parameter.parts[index];
@@ -171,7 +173,7 @@ std::vector<ParameterParts> parameter_parts(const ModelDescription& model, const
 std::vector<std::string> accepted_names(ModelKind kind, const std::string& name) {
   std::vector<std::string> names = {name};
   if (kind == ModelKind::bert) {
-    // As the files of the paper's own code have them.
+    // Names in the files of the BERT paper's own code.
     const std::array<std::pair<std::string_view, std::string_view>, 2> older = {
         {{"LayerNorm.weight", "LayerNorm.gamma"}, {"LayerNorm.bias", "LayerNorm.beta"}}};
     for (const auto& [newer, before] : older)

@@ -1,7 +1,7 @@
-// Where each element of a parameter stands in a model's files: names, shapes and layouts, as data.
+// Places of a parameter's elements in a model's files: names, shapes and layouts, as data.
 //
-// A parameter is taken for a matrix of rows x columns, in its own row-major order. A tensor of a file holds
-// some of its columns, as they are or transposed, and its first rows: those behind are padding.
+// A parameter counts as a matrix of rows x columns, in its own row-major order. A tensor of a file holds some
+// of its columns, as they are or transposed, and its first rows: rows behind them are padding.
 #pragma once
 
 #include <cstdint>
@@ -25,33 +25,34 @@ struct StoredPart {
 
 struct ParameterParts {
   TensorId parameter = no_id;
-  TensorId low = no_id;  // what makes master weights of a narrow type
+  TensorId low = no_id;  // the rest of a narrow type's master weights
   std::int64_t rows = 0;
   std::int64_t columns = 0;
-  std::int64_t stored_rows = 0;  // of these rows, those that files have
+  std::int64_t stored_rows = 0;  // rows that files have
   std::vector<StoredPart> parts;
   bool may_be_missing = false;
 };
 
-// Of all parameters of the graph, in its order. Throws InvalidInput for a graph that is not of this model:
-// fewer rows than the vocabulary, more positions than the model's, a parameter whose shape says no layout.
+// Returns the parts of all parameters of the graph, in its order. Throws InvalidInput for a graph of
+// another model: fewer rows than the vocabulary, more positions than the model's, a parameter whose shape
+// fits no layout.
 std::vector<ParameterParts> parameter_parts(const ModelDescription& model, const Graph& graph);
 
-// Names that a file may have in the place of `name`, the usual one first.
+// Returns the names that a file may use for `name`, the usual one first.
 std::vector<std::string> accepted_names(ModelKind kind, const std::string& name);
 
-// What a file may have beside the parameters.
+// A tensor that a file may have beside the parameters.
 enum class Extra : std::uint8_t { none, passed_over, tied };
 struct ExtraTensor {
   Extra what = Extra::none;
   std::string tied_to;  // usual name of the tensor whose bytes it must have
 };
 ExtraTensor extra_tensor(ModelKind kind, std::string_view name);
-// Whether a model of either kind has another tensor in its place, whatever stands before the name.
+// Whether the name, behind any prefix, is of a tensor that a model of either kind ties to another one.
 bool is_tied_name(std::string_view name);
 
-// Elements that stand in one row of a part's tensor: `count` from `stored` on; and in the parameter from
-// `element` on, each `stride` behind the one before.
+// A run of elements in one row of a part's tensor: `count` elements from `stored` on. In the parameter they
+// stand from `element` on, `stride` apart.
 struct Run {
   std::size_t part = 0;
   std::int64_t stored = 0;
@@ -59,7 +60,7 @@ struct Run {
   std::int64_t stride = 1;
   std::int64_t count = 0;
 };
-// Of the parameter's elements [begin, end), those that files have, each in one run.
+// Visits the runs of the parameter's elements [begin, end) that files have; every element is in one run.
 void for_each_run(const ParameterParts& parameter, std::int64_t begin, std::int64_t end,
                   const std::function<void(const Run&)>& visit);
 

@@ -1,4 +1,4 @@
-// The header is read by events and never held as a tree: what it says goes straight into `tensors`.
+// The header is read by events and never held as a tree: its entries go straight into `tensors`.
 #include "stowage/safetensors.h"
 
 #include <fmt/format.h>
@@ -23,7 +23,7 @@ struct TypeWord {
   std::string_view word;
   Bytes bytes;
 };
-// In the order of StoredType.
+// Words of the types, in the order of StoredType.
 constexpr std::array<TypeWord, 15> type_words = {{{"BOOL", 1},
                                                   {"U8", 1},
                                                   {"I8", 1},
@@ -54,10 +54,10 @@ std::optional<StoredType> type_from(std::string_view word) {
       fmt::format("{}: {}; give a whole file, as the safetensors library or Stowage writes it", file, why));
 }
 
-// Bytes of the shape; nothing where they overflow.
+// Returns the bytes of the shape; nullopt on overflow.
 std::optional<Bytes> bytes_of(StoredType type, const std::vector<std::int64_t>& shape) {
   Bytes bytes = size_of(type);
-  // A zero makes any product small, but the format asks for one that does not overflow on the way.
+  // A zero makes any product small, but the format forbids an overflow on the way to it.
   for (const std::int64_t extent : shape) {
     if (extent < 0 || __builtin_mul_overflow(bytes, static_cast<Bytes>(extent), &bytes)) return {};
   }
@@ -65,7 +65,7 @@ std::optional<Bytes> bytes_of(StoredType type, const std::vector<std::int64_t>& 
   return bytes;
 }
 
-// What the JSON parser calls as it reads the header.
+// Receives the JSON parser's events as it reads the header.
 class HeaderEvents : public nlohmann::json_sax<nlohmann::json> {
  public:
   HeaderEvents(std::string_view file, SafetensorsHeader& header) : file_(file), header_(header) {}

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::size_t most_index_entries = std::size_t{1} << 20;
 
-// A file in the index's own folder, and no path out of it.
+// Whether the name is of a file in the index's own folder, and no path out of it.
 bool is_plain_name(std::string_view name) {
   return !name.empty() && name.size() <= 255 && name.front() != '.' && name.ends_with(".safetensors") &&
          name.find_first_of(std::string_view("/\\\0", 3)) == std::string_view::npos;

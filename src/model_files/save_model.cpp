@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 constexpr std::int64_t saved_at_once = std::int64_t{1} << 17;  // elements
 
-// One tensor of the files, and the part of a parameter that it is.
+// A tensor of the files, and the part of a parameter that it holds.
 struct Saved {
   StoredTensor tensor;
   std::size_t parameter = 0;
@@ -33,7 +33,7 @@ StoredType saved_type(const Graph& graph, const ParameterParts& parameter) {
                                  graph.tensor(parameter.parameter).name, to_string(type)));
 }
 
-// By name, as the safetensors library sorts tensors of one type.
+// Returns the tensors by name, as the safetensors library sorts tensors of one type.
 std::vector<Saved> all_saved(const Graph& graph, const std::vector<ParameterParts>& parameters) {
   std::vector<Saved> all;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
@@ -52,7 +52,7 @@ std::vector<Saved> all_saved(const Graph& graph, const std::vector<ParameterPart
   return all;
 }
 
-// Consecutive tensors, as many as fit; at least one.
+// Cuts the tensors into shards: consecutive tensors, as many as fit, but at least one.
 std::vector<std::vector<Saved>> shards_of(const std::vector<Saved>& all, Bytes most) {
   std::vector<std::vector<Saved>> shards;
   Bytes filled = 0;
@@ -119,7 +119,7 @@ class PartWriter {
   std::vector<std::byte> values_, low_, masters_, gathered_;
 };
 
-// What the graph is saved with.
+// The source of the values that are saved.
 struct Source {
   const ModelDescription& model;
   const Graph& graph;
@@ -141,7 +141,7 @@ const StoredTensor& read_as(const Source& source, const StoredTensor& tensor) {
                   tensor.name, tensor.shape[0]));
 }
 
-// The rows behind the parameter's own, of which files have more.
+// Writes the rows behind the parameter's own, for a graph with fewer rows than the model's files.
 void write_beyond(const Source& source, const ParameterParts& parameter, std::size_t index,
                   const StoredTensor& tensor, SafetensorsWriter& writer) {
   const Bytes element = size_of(tensor.type);

@@ -12,7 +12,7 @@
 
 namespace stowage {
 
-// Not local to this file: a member of the implementation.
+// Not in the anonymous namespace: a member of the implementation has this type.
 struct OpenTensorFile {
   std::string path;
   FileHandle handle;
@@ -32,7 +32,7 @@ constexpr const char* pickle_remedy =
 constexpr std::size_t most_files = 512;
 constexpr Bytes most_index_bytes = 64_MiB;
 
-// As PyTorch saves.
+// Whether the name is of a file that PyTorch saves by pickle.
 bool is_pickle(const std::string& path) {
   return path.ends_with(".bin") || path.ends_with(".pt") || path.ends_with(".pth");
 }
@@ -50,7 +50,8 @@ OpenTensorFile open_file(const std::string& path) {
   Bytes header = 0;
   for (std::size_t i = beginning.size(); i-- > 0;)
     header = header << 8U | static_cast<unsigned char>(beginning[i]);
-  // What claims more than the file has, or than the format allows, is refused from its first 8 bytes.
+  // A header that claims more than the file has, or more than the format allows, is refused from its first
+  // 8 bytes.
   if (size >= 8 && header <= std::min<Bytes>(size - 8, 100'000'000)) {
     beginning.resize(8 + header);
     read_at(file.handle, path, 0, std::as_writable_bytes(std::span(beginning)));
@@ -59,10 +60,11 @@ OpenTensorFile open_file(const std::string& path) {
   return file;
 }
 
-// What DistributedDataParallel, torch.compile and other modules around a model put before all of its names.
+// Prefixes that DistributedDataParallel, torch.compile and other modules around a model put before all of
+// its names.
 constexpr std::string_view wrappers[] = {"module.", "_orig_mod.", "model."};
 
-// What all names begin with, of wrappers alone.
+// Returns the longest beginning of all names that consists of wrappers.
 std::string_view common_wrapper(const std::vector<std::string_view>& names) {
   std::size_t length = 0;
   for (bool found = !names.empty(); found;) {
@@ -78,7 +80,7 @@ std::string_view common_wrapper(const std::vector<std::string_view>& names) {
   return names.empty() ? std::string_view() : names.front().substr(0, length);
 }
 
-// A folder's file or index; of the folder that a config.json is in, too.
+// Returns a folder's file or index; for a config.json, that of its folder.
 std::string found_in(const std::string& given) {
   std::error_code error;
   const bool config = fs::path(given).filename() == "config.json";
@@ -174,14 +176,15 @@ class TensorFiles::Implementation {
         for (const StoredTensor& stored : file.header.tensors) names_.push_back(stored.name);
       std::sort(names_.begin(), names_.end());
     }
-    // Of tied tables a model may be saved with one alone; its reader sees whether there is one.
+    // A model may be saved with only one of its tied tables; the reader of the model checks that there
+    // is one.
     if (!std::binary_search(names_.begin(), names_.end(), tensor) && !is_tied_name(tensor))
       throw InvalidInput(fmt::format("{}: weight_map places tensor {} in {}, which lacks it; {}", path,
                                      in_quotes(tensor), name, tensor_remedy));
   }
 
   std::vector<OpenTensorFile> files_;
-  std::string_view wrapper_;             // that all names begin with
+  std::string_view wrapper_;             // common beginning of all names
   std::vector<std::string_view> names_;  // sorted; of an index
   std::map<std::string_view, Place> places_;
 };

@@ -12,15 +12,15 @@ namespace {
 constexpr double bert_deviation = 0.02;
 constexpr std::int64_t segments = 2;
 
-// A half-block's sum, and the norm behind it, which the next half-block begins with: of what is between two
-// of them the sum is read in backward, and the norm is cheaply made again from it. Were the norm in the
-// half-block of the sum, a replay of that would have to make the product again that the sum ends.
+// The value between two half-blocks: the first one's sum, and the norm that the second one begins with.
+// Backward reads the sum, and the norm is cheaply replayed from it. If the norm belonged to the first
+// half-block, its replay would have to repeat the product before the sum.
 struct Trunk {
   Value sum;
   std::string norm, parameter;  // empty: none
 };
 
-// Builds one op after the other. Parameters have the names of models.h; ops, shorter ones.
+// Builds one op after the other. Parameters have the names of models.h; ops have shorter names.
 struct Encoder {
   GraphBuilder& builder;
   const BertConfig& config;
@@ -92,7 +92,7 @@ struct Encoder {
     return {nn::dropout(builder, "embedding.dropout", x, config.dropout), {}, {}};
   }
 
-  // Of the masked tokens; sets the logits where they exist at once.
+  // Returns the loss of the masked tokens; sets the logits if the full tensor exists.
   Value masked_loss(Value x, Value table, Value shift, Bert& model) const {
     const std::int64_t chunk = head_tokens(config, builder.work_type());
     if (chunk > 0) {
@@ -103,7 +103,8 @@ struct Encoder {
     model.logits = nn::linear(builder, "head", x, table, shift, true);
     return nn::cross_entropy(builder, "loss", model.logits, model.targets, config.vocabulary);
   }
-  // Whether the second segment follows the first, by the first token. The loss is set to the micro-batch's.
+  // Returns the loss of predicting, from the first token, whether the second segment follows the first; sets
+  // the model's logits to this micro-batch's.
   Value next_sentence_loss(Value x, Bert& model) const {
     Value first = nn::first_token(builder, "pooler.first", x, config.sequence);
     Value pooled = linear("pooler.dense", "bert.pooler.dense", first, config.width, config.width);
@@ -112,7 +113,7 @@ struct Encoder {
         linear("next_sentence.logits", "cls.seq_relationship", pooled, config.width, segments);
     return nn::cross_entropy(builder, "next_sentence.loss", model.next_sentence_logits, model.next_sentence);
   }
-  // The micro-batch's part of the loss. What writes gradients comes last.
+  // Returns the micro-batch's part of the loss. The op that writes gradients comes last.
   Value head(std::uint32_t part, const Trunk& trunk, Value table, Bert& model) const {
     builder.begin_unit("head", part);
     Value x = normed(trunk);

@@ -1,5 +1,5 @@
-// Names and layout are those of the GPT-2 checkpoints that Hugging Face publishes, without their
-// "transformer." prefix: weights of linear ops are [in, out], the head is tied to wte.
+// Names and layout follow the GPT-2 checkpoints that Hugging Face publishes, without their "transformer."
+// prefix: weights of linear ops are [in, out], the head is tied to wte.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr double deviation = 0.02;
 
-// Builds with the parameters of one name, which begins with the layer's prefix: "h.3.".
+// Builds ops with the parameters of the same name, which begins with the layer's prefix: "h.3.".
 struct Layers {
   GraphBuilder& builder;
   const GptConfig& config;
@@ -31,7 +31,7 @@ struct Layers {
     return nn::linear(builder, name, x, weight, bias);
   }
 
-  // The branch's last projection, smaller the more branches add up, and the way back to the trunk.
+  // Output projection (initialised / sqrt(2 layers)) and residual add.
   Value join(const std::string& branch, Value trunk, Value x, std::int64_t in) const {
     double scale = 1 / std::sqrt(2 * static_cast<double>(config.layers));
     Value y = linear(branch + ".c_proj", x, in, config.width, scale);
@@ -64,7 +64,7 @@ struct Layers {
     return nn::dropout(builder, "embedding.dropout", x, config.embedding_dropout.value_or(config.dropout));
   }
 
-  // The micro-batch's part of the loss; sets the logits where they exist at once.
+  // Returns the micro-batch's part of the loss; sets the logits if the full tensor exists.
   Value head(std::uint32_t part, Value x, Value table, Gpt& model) const {
     builder.begin_unit("head", part);
     x = norm("ln_f", x);

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "src/models/limits.h"
 #include "stowage/error.h"
+#include "stowage/models.h"
 
 namespace stowage {
 namespace {
@@ -53,7 +53,8 @@ void require_divisible(const Checker& checker, const ModelSizes& sizes) {
                   fmt::format("rank is {} of {} ranks; ranks count from 0", sizes.rank, sizes.ranks));
 }
 
-// 32 bytes for each parameter, 40 activations of a layer's width, all logits, and what attention draws for.
+// Estimates from above: 32 bytes for each parameter, 40 activations of a layer's width, all logits, and
+// a byte for each of attention's probabilities.
 void require_bounded(const Checker& checker, const ModelSizes& sizes) {
   const auto number = [](std::int64_t value) { return static_cast<double>(value); };
   const double width = number(sizes.width), layers = number(sizes.layers), heads = number(sizes.heads);
@@ -68,6 +69,18 @@ void require_bounded(const Checker& checker, const ModelSizes& sizes) {
       fmt::format("{} layers, width {}, heads {}, vocabulary {}, {} samples of {} tokens: larger than any "
                   "machine; make batch, sequence or the model smaller",
                   sizes.layers, sizes.width, sizes.heads, rows, sizes.batch, sizes.sequence));
+}
+
+constexpr std::int64_t least_head_tokens = 2048;
+constexpr std::int64_t most_head_tokens = 8192;
+constexpr std::int64_t bytes_per_feature = 16;  // of a token's logits, for each vocabulary entry
+constexpr std::int64_t least_chunks = 4;        // a chunk grows only if this many remain
+
+template <class Config>
+std::int64_t tokens_of(const Config& config, DataType type) {
+  const std::int64_t tokens =
+      config.batch * config.sequence / std::max<std::int64_t>(config.micro_batches, 1);
+  return config.head_tokens.value_or(default_head_tokens(type, config.width, tokens));
 }
 
 }  // namespace
@@ -95,5 +108,17 @@ void require_valid(const ModelSizes& sizes) {
                               sizes.micro_batches, sizes.layers));
   require_bounded(checker, sizes);
 }
+
+std::int64_t default_head_tokens(DataType type, std::int64_t width, std::int64_t tokens) {
+  std::int64_t chunk = least_head_tokens;
+  while (chunk < most_head_tokens &&
+         chunk * static_cast<std::int64_t>(size_of(type)) < bytes_per_feature * width &&
+         2 * chunk * least_chunks <= tokens)
+    chunk *= 2;
+  return chunk;
+}
+
+std::int64_t head_tokens(const GptConfig& config, DataType type) { return tokens_of(config, type); }
+std::int64_t head_tokens(const BertConfig& config, DataType type) { return tokens_of(config, type); }
 
 }  // namespace stowage

@@ -1,4 +1,4 @@
-// What every model asks of its sizes before anything is built, and how it splits its batch.
+// Checks the sizes of every model before anything is built, and splits its batch.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +9,15 @@
 #include "stowage/graph_builder.h"
 
 namespace stowage {
+
+// The largest model that is built, whether its sizes come from a program's flags, config.json, a checkpoint
+// or a config in code: a size out of a file cannot ask for a graph that takes minutes and gigabytes to build.
+inline constexpr std::int64_t most_layers = 1024;
+inline constexpr std::int64_t most_width = 1 << 20;
+// Limit of heads, of tokens of a vocabulary and of a sample, of samples and of micro-batches.
+inline constexpr std::int64_t most_of_others = 1 << 24;
+// Limit of the bytes of a step, estimated from above: sums of sizes stay far from 64 bits.
+inline constexpr double most_step_bytes = 1e18;
 
 struct ModelSizes {
   std::string model;  // begins every message
@@ -46,7 +55,7 @@ void require_valid(std::string model, const Config& config) {
   require_valid(sizes);
 }
 
-// Of a valid config: the rank's micro-batches and groups.
+// Tells the builder the rank's micro-batches and groups. Requires a valid config.
 template <class Config>
 void split_batch(GraphBuilder& builder, const Config& config) {
   const auto number = [](std::int64_t value) { return static_cast<std::uint32_t>(value); };
@@ -55,7 +64,7 @@ void split_batch(GraphBuilder& builder, const Config& config) {
                       {number(config.rank), number(config.ranks)});
 }
 
-// Of the embedding's table: the vocabulary, padded.
+// Rows of the embedding's table: the vocabulary, padded.
 template <class Config>
 std::int64_t rows_of_vocabulary(const Config& config) {
   return config.padded_vocabulary == 0 ? config.vocabulary : config.padded_vocabulary;

@@ -23,9 +23,9 @@ void require_fit(const GraphBuilder& builder, const std::string& name, Value qkv
   }
 }
 
-// What a fused kernel for bf16 or f16 may use: cuDNN's deterministic backward takes some 2 S^2 bytes for each
-// head that it works on at once (9.19, on Hopper), and heads for 512 tiles of 128 queries fill any card.
-// Other work types, and what no fused kernel computes (dropout, padding that may stand anywhere), need none.
+// Workspace of a fused kernel for bf16 or f16. cuDNN's deterministic backward takes about 2 S^2 bytes for
+// each head that it works on at once (9.19, on Hopper), and heads for 512 tiles of 128 queries fill any card.
+// Other work types, dropout, and padding that may stand anywhere have no fused kernel and need no workspace.
 Bytes fused_backward_bytes(const GraphBuilder& builder, std::int64_t samples,
                            const AttentionOptions& options) {
   const bool fused = options.dropout == 0 && (!options.seen || options.padding_at_end);
@@ -69,7 +69,7 @@ Value attention(GraphBuilder& builder, std::string name, Value qkv, const Attent
     if (scratch > 0) writes.push_back(b.workspace(full + ".backward.workspace", scratch));
     std::vector<Value> reads{qkv, y, log_sum_exp, gradients[0]};
     if (options.seen) reads.push_back(options.seen);
-    // Probabilities are computed once more, then four products.
+    // Backward computes the probabilities once more, then four products.
     b.op({full + ".backward",
           "attention_backward",
           attributes,

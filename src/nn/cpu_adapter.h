@@ -1,4 +1,4 @@
-// From LaunchArguments to a kernel of the CPU for the graph's work type.
+// Calls a kernel of the CPU for the graph's work type.
 #pragma once
 
 #include <fmt/format.h>
@@ -28,9 +28,9 @@ void launch_adapter(const LaunchArguments& arguments) {
   }
 }
 
-// Forward and backward of a Transformer.
+// Adds the kernels of a Transformer's forward and backward.
 void add_transformer_kernels(LaunchTable& table);
-// The update phase, which runs on the host, too.
+// Adds the kernels of the update phase, which also serve host lanes.
 void add_update_kernels(LaunchTable& table);
 
 }  // namespace stowage::cpu

@@ -1,10 +1,8 @@
-// Forward and backward of a Transformer: how the adapters call the CPU's kernels.
+// Forward and backward of a Transformer: the adapters' calls of the CPU's kernels.
 #include "kernels/cpu/attention.h"
-#include "kernels/cpu/column_sum.h"
 #include "kernels/cpu/cross_entropy.h"
 #include "kernels/cpu/elementwise.h"
 #include "kernels/cpu/embedding.h"
-#include "kernels/cpu/first_token.h"
 #include "kernels/cpu/layer_norm.h"
 #include "kernels/cpu/linear.h"
 #include "kernels/cpu/linear_cross_entropy.h"
@@ -15,7 +13,7 @@
 namespace stowage::cpu {
 namespace {
 
-// There is no stream; scratch for attention is a card's.
+// Ignores the stream and attention's workspace: only cards use them.
 struct CpuKernels {
   using EmbeddingShape = cpu::EmbeddingShape;
   using LinearShape = cpu::LinearShape;
@@ -112,7 +110,7 @@ struct CpuKernels {
     const std::int64_t rows = of.shape.inputs + (of.dbias != nullptr ? 1 : 0);
     return sum_offset(of) + static_cast<Bytes>(rows * of.shape.outputs) * sizeof(Sum<T>);
   }
-  // Of the sums that stand behind the logits.
+  // The sums of gradients, behind the logits in the workspace.
   template <class T>
   static Bytes sum_offset(const LinearCrossEntropy<T>& of) {
     return align_up(static_cast<Bytes>(of.chunk * of.shape.outputs) * sizeof(T), 256);

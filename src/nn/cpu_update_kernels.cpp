@@ -21,13 +21,14 @@ struct SquareSum {
   }
 };
 
-// Operands of an update, of which `halves` are of a master weight's other half and `scales` of 8-bit moments.
+// Checks an update's operands, among them `halves` for a master weight's other half and `scales` of
+// 8-bit moments.
 void expect_operands(const KernelCall& call, std::size_t halves, std::size_t scales) {
   const std::size_t more = halves + scales;
   call.expect(5 + more, 5 + more, 3 + more);
 }
 
-// Parameter, gradient, and with a narrow parameter what makes its master weight; no moments.
+// The update's parameter and gradient, and the rest of a narrow parameter's master weight; no moments.
 template <class T>
 auto weights_of(const KernelCall& call) {
   if constexpr (is_narrow<T>) {
@@ -42,15 +43,15 @@ auto weights_of(const KernelCall& call) {
 template <class T>
 constexpr std::size_t halves_of = is_narrow<T> ? 1 : 0;
 
-// What the gradients are multiplied by.
+// The factor of the gradients without clipping.
 double unclipped(const KernelCall& call) { return 1 / call.step().loss_scale; }
 double clip_scale(const KernelCall& call) { return call.read<double>(4)[1] * unclipped(call); }
-// No update is made then.
+// Whether the gradients overflowed; then the update is skipped.
 bool is_overflow(const KernelCall& call) { return !std::isfinite(call.read<double>(4)[0]); }
 
-// An update can be made, or begun before the gate and then ended or taken back.
+// Updates: made at once, or begun before the gate and then ended or undone.
 
-// Moments of the type that arithmetic has.
+// Moments in the type of the arithmetic.
 template <class T>
 struct WideUpdate {
   const KernelCall& call;
@@ -91,7 +92,7 @@ Moments moments_of(const KernelCall& call, std::size_t halves) {
   }
 }
 
-// Moments in fewer bytes.
+// Moments in a narrower type.
 template <class T, class Moments>
 struct CompactUpdate {
   const KernelCall& call;
@@ -123,7 +124,7 @@ struct CompactUpdate {
   }
 };
 
-// Calls use(update) with the update that the call's types say.
+// Calls use(update) with the update for the call's types.
 template <class T, class Use>
 void with_update(const KernelCall& call, const Use& use) {
   call.expect(5, 8, 3, 6);

@@ -44,9 +44,28 @@ Value embedding(GraphBuilder& builder, std::string name, Value tokens, Value tab
       b.add_gradient(positions, dpositions, true);
     }
   };
-  // Only the rows of the tokens are read, not the whole table.
+  // An embedding reads the rows of the tokens, not the whole table.
   OpCost cost{positions ? elements(builder, y) : 0.0, token_bytes + touched * (positions ? 3 : 2)};
   builder.op({name, "embedding", std::move(attributes), std::move(reads), {y}, {}, cost}, backward);
+  return y;
+}
+
+Value first_token(GraphBuilder& builder, std::string name, Value x, std::int64_t sequence) {
+  require_operand(builder, name, "input", x, {any, any}, builder.work_type());
+  const std::int64_t tokens = builder.tensor(x).shape[0];
+  require(sequence > 0 && tokens % sequence == 0, name,
+          "the tokens are no whole number of sequences; pad them");
+  Value y = builder.activation(name, {tokens / sequence, builder.tensor(x).shape[1]});
+  const std::string full = builder.tensor(y).name;
+  const Attributes attributes{{"sequence", sequence}};
+  // The op reads only the rows of x that it takes.
+  const double row_bytes = elements(builder, y) * static_cast<double>(size_of(builder.work_type()));
+  auto backward = [=](GraphBuilder& b, const std::vector<Value>& gradients) {
+    Value dx = b.gradient_like(x);
+    b.op({full + ".backward", "first_token_backward", attributes, {gradients[0]}, {dx}, {}, {}});
+    b.add_gradient(x, dx, true);
+  };
+  builder.op({name, "first_token", attributes, {x}, {y}, {}, {0, 2 * row_bytes}}, backward);
   return y;
 }
 

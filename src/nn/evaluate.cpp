@@ -26,7 +26,7 @@ std::uint64_t hash(std::string_view text) {
 std::uint32_t low(std::uint64_t value) { return static_cast<std::uint32_t>(value); }
 std::uint32_t high(std::uint64_t value) { return static_cast<std::uint32_t>(value >> 32U); }
 
-// Two standard normal draws (Box & Muller, "A Note on the Generation of Random Normal Deviates").
+// Returns two standard normal draws (Box & Muller, "A Note on the Generation of Random Normal Deviates").
 std::array<double, 2> normal_pair(std::uint64_t seed, std::uint64_t name, std::uint64_t pair) {
   auto bits = r123::Philox4x32{}({{low(pair), high(pair), low(name), high(name)}}, {{low(seed), high(seed)}});
   auto mantissa = [&](std::size_t i) {

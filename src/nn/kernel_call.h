@@ -1,4 +1,4 @@
-// A launch as a kernel's adapter sees it.
+// KernelCall: a launch as a kernel's adapter sees it.
 #pragma once
 
 #include <bit>
@@ -17,8 +17,8 @@
 
 namespace stowage {
 
-// Operands by type, attributes by name. What is not as launch_table.h says throws InvalidInput that
-// names the op and its kernel.
+// Gives operands by type and attributes by name. Throws InvalidInput that names the op and its kernel if they
+// are not as launch_table.h says.
 class KernelCall {
  public:
   explicit KernelCall(const LaunchArguments& arguments) : arguments_(arguments) {}
@@ -42,7 +42,7 @@ class KernelCall {
     return pointer<T>(arguments_.reads[index]);
   }
   DataType read_type(std::size_t index) const { return arguments_.reads[index].tensor->type; }
-  // Null where the op leaves it out.
+  // Null if the op leaves the operand out.
   template <class T>
   const T* read_if_present(std::size_t index) const {
     return index < reads() ? read<T>(index) : nullptr;
@@ -56,7 +56,7 @@ class KernelCall {
     return arguments_.writes[write].data == arguments_.reads[read].data;
   }
 
-  // The graph's work type: that of the first input that holds numbers to compute with.
+  // The graph's work type: the type of the first input that is not i32.
   DataType work_type() const {
     for (const Operand& operand : arguments_.reads) {
       if (operand.tensor->type != DataType::i32) return operand.tensor->type;
@@ -70,7 +70,7 @@ class KernelCall {
     if (arguments_.writes[index].tensor->bytes() < bytes) fail("has too small a workspace");
     return static_cast<T*>(arguments_.writes[index].data);
   }
-  // Of an update, of at least `bytes`.
+  // The undo record of an update, of at least `bytes`.
   std::byte* undo_record(Bytes bytes) const {
     if (arguments_.record.size() < bytes) fail("has too small an undo record");
     return arguments_.record.data();
@@ -92,7 +92,7 @@ class KernelCall {
     if (const auto* value = std::get_if<std::int64_t>(&attribute(name))) return *value;
     fail("needs the integer attribute '" + std::string(name) + "'");
   }
-  // 0 where the op leaves it out.
+  // 0 if the op leaves the attribute out.
   std::int64_t integer_if_present(std::string_view name) const {
     if (!has(name)) return 0;
     const std::int64_t value = integer(name);
@@ -110,7 +110,7 @@ class KernelCall {
       fail("needs a power of two as attribute '" + std::string(name) + "'");
     return value;
   }
-  // Of `elements`, those that count: the attribute `count`, or all.
+  // The number of `elements` that count: the attribute `count`, or all.
   std::int64_t counted(std::int64_t elements) const {
     if (!has("count")) return elements;
     const std::int64_t count = integer_if_present("count");
@@ -145,7 +145,7 @@ class KernelCall {
     return slice;
   }
 
-  // Of logits with `columns`, those that count: the attribute `vocabulary`, or all.
+  // The number of the logits' `columns` that count: the attribute `vocabulary`, or all.
   std::int64_t vocabulary(std::int64_t columns) const {
     const std::int64_t given = integer_if_present("vocabulary");
     if (given > columns) fail("has a vocabulary larger than its logits");

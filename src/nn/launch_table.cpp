@@ -3,7 +3,9 @@
 #include <string>
 #include <utility>
 
+#include "src/device/backend_module.h"
 #include "src/nn/cpu_adapter.h"
+#include "stowage/cuda_device.h"
 #include "stowage/error.h"
 
 namespace stowage {
@@ -29,6 +31,18 @@ LaunchTable cpu_launch_table() {
   cpu::add_transformer_kernels(table);
   cpu::add_update_kernels(table);
   return table;
+}
+
+LaunchTable cuda_launch_table() {
+  const LoadedModule& loaded = cuda_module();
+  if (loaded.module == nullptr) throw InvalidInput(loaded.reason);
+  LaunchTable table;
+  loaded.module->add_kernels(table);
+  return table;
+}
+
+LaunchTable launch_table_for(const Device& device) {
+  return device.info().backend == "cuda" ? cuda_launch_table() : cpu_launch_table();
 }
 
 }  // namespace stowage

@@ -9,7 +9,7 @@ struct LayerNorm {
   Value x, gain, bias, y, mean, rstd;
 };
 
-// Where x wants no gradient.
+// Backward if x wants no gradient.
 void parameters_alone(GraphBuilder& b, const LayerNorm& op, Value dy, Value dgain, Value dbias) {
   b.op({op.name + ".backward_parameters",
         "layer_norm_backward_parameters",
@@ -20,7 +20,8 @@ void parameters_alone(GraphBuilder& b, const LayerNorm& op, Value dy, Value dgai
         {5 * elements(b, dy), 0}});
 }
 
-// Adds what has come to x on other ways, as the trunk's gradient does past a branch that begins with a norm.
+// Backward with x: adds x's gradient from other uses, such as the trunk's past a branch that begins with
+// a norm.
 void with_input(GraphBuilder& b, const LayerNorm& op, Value dy, Value dgain, Value dbias) {
   const Value before = b.gradient_so_far(op.x);
   Value dx = b.gradient_like(op.x);

@@ -8,11 +8,11 @@ struct Linear {
   std::string name;
   Value x, weight, bias;
   Attributes attributes;
-  double flops = 0;                 // of one of the three products
+  double flops = 0;                 // of each of the three products
   std::vector<std::int64_t> shape;  // of the result
 };
 
-// The weight's gradient first: it may leave the device while the rest is computed.
+// The weight's gradient comes first: it may leave the device while the rest is computed.
 void backward(GraphBuilder& b, const Linear& op, Value dy) {
   if (b.wants_gradient(op.weight)) {
     Value dw = b.gradient_like(op.weight);
@@ -43,7 +43,7 @@ void backward(GraphBuilder& b, const Linear& op, Value dy) {
   }
 }
 
-// The gradient of `pre`, and in the same pass that of the bias, which is its sum.
+// Returns the gradient of `pre`; the same pass makes the bias's gradient, which is its sum.
 Value gelu_gradient(GraphBuilder& b, const Linear& op, Value pre, Value dy, const Attribute& form) {
   Value dpre = b.gradient_like(pre);
   std::vector<Value> writes{dpre};
@@ -59,7 +59,7 @@ Value gelu_gradient(GraphBuilder& b, const Linear& op, Value pre, Value dy, cons
   return dpre;
 }
 
-// Judges the operands; the result's name is still to be set.
+// Checks the operands. The caller sets the result's name.
 Linear checked(const GraphBuilder& builder, const std::string& name, Value x, Value weight, Value bias,
                bool transposed) {
   require_operand(builder, name, "input", x, {any, any}, builder.work_type());

@@ -1,4 +1,4 @@
-// What the ops of this folder share: judging operands, and in-place backward ops.
+// Helpers of this folder's ops: checks of operands, and in-place backward ops.
 #pragma once
 
 #include <cstdint>
@@ -23,16 +23,17 @@ void require(bool holds, const std::string& op, const std::string& saying);
 // Elements of a tensor, as a factor of an op's cost.
 double elements(const GraphBuilder& builder, Value value);
 
-// The only written value may take the bytes of `reads[read]`, the gradient, if nobody else needs it.
+// Returns an alias that lets the only written value take the bytes of `reads[read]`, the gradient, if no
+// other op needs it; else none.
 std::vector<Alias> in_place(const GraphBuilder& builder, Value gradient, std::uint32_t read);
 
-// Of the tokens or targets of the whole batch, what the builder's micro-batch takes: how many, and which
-// ones as the attribute that kernels know it by. Throws InvalidInput naming `op` where they do not divide.
+// The part of the whole batch's tokens or targets that the builder's micro-batch takes: its count, and the
+// attribute that tells kernels which part. Throw InvalidInput naming `op` if the tokens do not divide.
 std::int64_t tokens_of_micro_batch(const GraphBuilder& builder, const std::string& op, Value tokens);
 Attributes token_slice(const GraphBuilder& builder, std::int64_t count);
 
-// Adds the attribute `vocabulary` where fewer columns of logits count than there are (0: all do). Throws
-// InvalidInput naming `op` where there are not so many.
+// Adds the attribute `vocabulary` if fewer than all columns of logits count (0: all do). Throws InvalidInput
+// naming `op` if there are fewer columns than that.
 void add_vocabulary(Attributes& attributes, const std::string& op, std::int64_t vocabulary,
                     std::int64_t columns);
 

@@ -1,4 +1,4 @@
-// What the attributes of update ops say, for the adapters of all devices.
+// Settings from the attributes of update ops, for the adapters of all devices.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +11,15 @@
 
 namespace stowage {
 
-// With the step's own.
+// Returns the op's settings and the step's.
 inline AdamWSettings adamw_settings(const KernelCall& call) {
   const StepContext& step = call.step();
   return {call.real("beta1"),        call.real("beta2"), call.real("epsilon"),
           call.real("weight_decay"), step.learning_rate, step.step - step.skipped_steps};
 }
 
-// Of square_sum: the first `count` elements in pieces of `piece`, all in one where the op has no pieces.
+// Pieces of a square_sum: the first `count` elements in pieces of `piece`; a single piece if the op has no
+// attribute `pieces`.
 struct SquarePieces {
   std::int64_t count, pieces, piece;
 };
@@ -33,8 +34,8 @@ inline SquarePieces square_pieces(const KernelCall& call) {
   return of;
 }
 
-// The inputs of an op of the norm, each of `pieces` elements. Kept by the thread until its next call: a step
-// allocates nothing.
+// Returns the inputs of an op of the norm, each of `pieces` elements. Valid until the thread's next call: the
+// vector is reused, so that a step allocates nothing.
 inline std::span<const double* const> norm_sums(const KernelCall& call, std::int64_t pieces) {
   thread_local std::vector<const double*> sums;
   sums.clear();

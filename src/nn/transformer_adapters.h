@@ -1,14 +1,13 @@
-// From the operands of an op, as include/stowage/launch_table.h gives them, to the kernel that its name
-// means: the part that is the same on every backend. Which operand is which, what must hold of their number,
-// shapes and attributes, and which names there are, is said here once.
+// Adapters from an op's operands (include/stowage/launch_table.h) to its kernel: the part that is the same on
+// every backend. The kernels' names, the order of their operands, and the requirements on their number,
+// shapes and attributes are stated here once.
 //
-// A backend says how its kernels are called, by a struct `Kernels` without state. It has:
+// A backend passes a stateless struct `Kernels` with the calls of its kernels. It has:
 //   - the types EmbeddingShape, LinearShape, FirstTokenShape, AttentionShape, Logits, GeluForm and
 //     LinearCrossEntropy<T>, with the fields that are set below;
 //   - Statistic<T>: the type of the means, deviations and log-sums that are kept beside work type T;
 //   - launch<Adapter>: a Kernel that runs Adapter<T>::run(call) for the op's work type T;
-//   - a function for each kernel that is called below. The first argument is the lane's native stream, which
-//   is
+//   - a function for each kernel that is called below; its first argument is the lane's native stream,
 //     null on the CPU.
 #pragma once
 
@@ -32,9 +31,9 @@ class TransformerAdapters {
   using Statistic = typename Kernels::template Statistic<T>;
   using LinearShape = typename Kernels::LinearShape;
 
-  // What several adapters read of a call.
+  // Parts of a call that several adapters read.
 
-  // With the weight as operand 1: [inputs, outputs], or the other way round.
+  // Requires the weight as operand 1: [inputs, outputs], or transposed.
   static LinearShape shape_by_weight(const KernelCall& call) {
     const bool transposed = call.integer("transposed") != 0;
     const std::int64_t first = call.rows(1);
@@ -49,7 +48,7 @@ class TransformerAdapters {
     call.fail("has the form '" + form + "', which is neither 'tanh' nor 'erf'");
   }
 
-  // With `tokens` rows of all tokens and `samples` of the first ones.
+  // The shape for `tokens` rows of all tokens and `samples` rows of first tokens.
   static typename Kernels::FirstTokenShape first_token_shape(const KernelCall& call, std::int64_t samples,
                                                              std::int64_t tokens) {
     const typename Kernels::FirstTokenShape shape{samples, call.positive("sequence"), call.columns(0)};
@@ -57,7 +56,7 @@ class TransformerAdapters {
     return shape;
   }
 
-  // With qkv as operand 0, and what is seen as operand `seen` if it is there.
+  // Requires qkv as operand 0, and the mask of seen positions, if there is one, as operand `seen`.
   static typename Kernels::AttentionShape attention_shape(const KernelCall& call, std::size_t seen) {
     typename Kernels::AttentionShape shape;
     shape.heads = call.positive("heads");
@@ -80,7 +79,7 @@ class TransformerAdapters {
     return {call.rows(0), call.vocabulary(call.columns(0)), call.columns(0)};
   }
 
-  // One struct per kernel, for work type T.
+  // The adapters: one struct per kernel, for work type T.
 
   template <class T>
   struct Embedding {
@@ -310,7 +309,7 @@ class TransformerAdapters {
     }
   };
 
-  // Of f64, too, on every backend: losses.
+  // Losses are summed in f64 on every backend.
   static void launch_tree_sum(const LaunchArguments& arguments) {
     const KernelCall call(arguments);
     call.expect(1, 1, 1);

@@ -48,7 +48,8 @@ Bytes PlacedBlocks::find_gap_of_latest(const Block& block, Fit fit) {
   return gap_between(placed, block, fit);
 }
 
-// Of its windows where those hold few, which are then sorted; all blocks are.
+// Collects and sorts the blocks of its windows if they are few; otherwise returns the list of all blocks,
+// which is kept sorted.
 const PlacedBlocks::Window& PlacedBlocks::around(const Block& block) {
   const std::size_t first = times_.at(block.first), last = times_.at(block.last - 1);
   std::size_t in_windows = 0;

@@ -1,31 +1,30 @@
-// Blocks that have their places, and the gaps between them.
+// Placed blocks, and the gaps between them.
 #pragma once
 
 #include <cstdint>
 #include <span>
 #include <vector>
 
-#include "src/placement/block.h"
 #include "src/placement/windows.h"
 
 namespace stowage::placement {
 
 enum class Fit : std::uint8_t { first, best };
 
-// Placed blocks, by windows of time.
+// Keeps placed blocks by windows of time.
 class PlacedBlocks {
  public:
-  // Windows for these blocks; none of them is placed yet.
+  // Makes the windows for these blocks; no block is placed yet.
   explicit PlacedBlocks(std::span<const Block> blocks);
 
   void clear();
   void add(const Block& block, Bytes offset);
-  // The lowest gap (Fit::first) or the tightest one (Fit::best, the lowest of equals) between the placed
-  // blocks that are live together with `block`.
+  // Returns the lowest gap (Fit::first) or the tightest gap (Fit::best, the lowest of equals) between the
+  // placed blocks that are live together with `block`.
   Bytes find_gap(const Block& block, Fit fit);
-  // The same, faster, where no placed block starts later. Forgets those that have ended.
+  // As find_gap, but faster. Requires that no placed block starts later; forgets blocks that have ended.
   Bytes find_gap_of_latest(const Block& block, Fit fit);
-  // Blocks that have been looked at so far, about: the work it has done.
+  // Measures the work: roughly the number of blocks looked at so far.
   std::uint64_t looks() const { return looks_; }
 
  private:
@@ -39,7 +38,7 @@ class PlacedBlocks {
 
   static bool is_lower(const Placed& a, const Placed& b) { return a.offset < b.offset; }
   static Bytes gap_between(const Window& placed, const Block& block, Fit fit);
-  // All placed blocks that are live together with this one, and more, by offset.
+  // Returns the placed blocks that are live together with this one, and others, by offset.
   const Window& around(const Block& block);
   void sort_in_added();
 
@@ -47,7 +46,7 @@ class PlacedBlocks {
   std::vector<Window> windows_;
   Window gathered_;
   Window all_;                 // but for those still to be sorted in
-  std::vector<Placed> added_;  // those
+  std::vector<Placed> added_;  // blocks that all_ lacks
   std::size_t many_ = 0;       // blocks of a window: worth looking for those that have ended
   std::uint64_t looks_ = 0;
 };

@@ -22,7 +22,7 @@ std::vector<std::size_t> sorted_by(std::size_t size, Key key) {
   return order;
 }
 
-// Walks through time with the live items by offset: of these only neighbours can share bytes.
+// Walks through time with the live items by offset, of which only neighbours can share bytes.
 std::string check_overlaps(std::span<const PlacementItem> items, const std::vector<Bytes>& offsets) {
   const std::vector<std::size_t> starts =
       sorted_by(items.size(), [&](std::size_t i) { return items[i].first; });

@@ -1,4 +1,4 @@
-#include "src/placement/greedy.h"
+#include "src/placement/methods.h"
 
 #include <fmt/format.h>
 
@@ -10,7 +10,6 @@
 
 #include "src/placement/blocks.h"
 #include "src/placement/pressure.h"
-#include "src/placement/sweep.h"
 #include "stowage/error.h"
 
 namespace stowage::placement {
@@ -20,7 +19,7 @@ using Order = bool (*)(const Block&, const Block&);
 
 constexpr Bytes no_peak = std::numeric_limits<Bytes>::max();
 
-// Among equal aligned sizes the fuller goes first: the slack of the last one placed is not counted.
+// Among equal aligned sizes the fuller item goes first: the slack of the last item placed does not count.
 bool by_bytes(const Block& a, const Block& b) { return a.bytes > b.bytes; }
 bool by_start(const Block& a, const Block& b) {
   return a.first != b.first ? a.first < b.first : by_bytes(a, b);
@@ -71,8 +70,8 @@ class Greedy {
 
   void run(Order order, Fit fit) { improve(sorted(blocks_, order), fit, order == by_start); }
 
-  // Joslin and Clements, "Squeaky Wheel Optimization": the block that spoils the peak gets an earlier
-  // turn, again and again.
+  // Repeatedly gives the block that spoils the peak an earlier turn (Joslin and Clements, "Squeaky
+  // Wheel Optimization").
   void search(Order order) {
     std::vector<std::uint32_t> sequence = sorted(blocks_, order);
     const std::size_t rounds = std::min<std::size_t>(64, search_turns / blocks_.size());
@@ -87,7 +86,7 @@ class Greedy {
 
  private:
   // Places the blocks one after another and keeps the outcome if its peak is below the best. Otherwise
-  // returns the place in `sequence` of the block that reached that peak.
+  // returns the place in `sequence` of the block that reached the best peak.
   std::size_t improve(const std::vector<std::uint32_t>& sequence, Fit fit, bool starts_rise) {
     placed_.clear();
     std::vector<Bytes> offsets(blocks_.size(), 0);

@@ -9,7 +9,7 @@ namespace {
 
 using Indices = std::vector<std::uint32_t>;
 
-// Positions of the input to sections.
+// Maps positions of the input to sections.
 class Axis {
  public:
   Axis(std::span<const PlacementItem> items, const Indices& indices) {
@@ -24,8 +24,8 @@ class Axis {
       starts[at(items[i].first)] = true;
       ends[at(items[i].last)] = true;
     }
-    // Between two positions as many items are live as at any time around where one has just started
-    // and the next thing to happen is that one ends.
+    // A section lies between two adjacent positions if an item starts at the first and one ends at the
+    // second: no more items are live shortly before or after.
     section_.assign(positions_.size(), 0);
     for (std::size_t p = 0; p + 1 < positions_.size(); ++p) {
       section_[p + 1] = section_[p] + (starts[p] && ends[p + 1] ? 1 : 0);

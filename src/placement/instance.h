@@ -1,5 +1,5 @@
-// What the search works on: items that are live together, directly or by way of others, on a short time
-// axis and in large units.
+// Input of the search: items that are live together, directly or by way of other items, on a short time axis
+// and in large units.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace stowage::placement {
 
-// A section is a time at which no more items are live than a moment before or after: each set of items
-// that are live together is part of the set of one section. They are numbered from left to right.
+// An item with its sections. A section is a time whose live items are a largest set: any set of items that
+// are live together is part of the set of one section. Sections are numbered from left to right.
 struct Item {
   int first = 0;  // sections [first, last)
   int last = 0;
@@ -22,7 +22,8 @@ struct Item {
   bool meets(const Item& other) const { return first < other.last && other.first < last; }
 };
 
-// Items may end at `units`, those marked late one unit further: they leave enough of it free.
+// Items must end at `units`. Items marked late may end one unit further, since they leave enough of that
+// unit free.
 struct Deadline {
   std::int64_t units = 0;
   std::vector<bool> late;  // by item
@@ -36,14 +37,14 @@ struct Instance {
   int sections = 0;
   Bytes unit = 1;  // bytes; a multiple of the alignment that divides every aligned size
 
-  // Sections of all items together: what a search needs memory for.
+  // Sum of the items' sections, to which a search's memory is proportional.
   std::uint64_t cells() const;
   Deadline deadline(Bytes capacity) const;
-  // The lowest peak above `capacity` that a placement in units can have.
+  // Returns the lowest peak above `capacity` that a placement in units can have.
   Bytes next_peak(Bytes capacity) const;
 };
 
-// The parts of `items` that no item connects, from left to right. `items` are sound, see `place`.
+// Splits `items` into parts that no item connects, from left to right. Requires sound items, see `place`.
 std::vector<Instance> split(std::span<const PlacementItem> items, Bytes alignment);
 
 }  // namespace stowage::placement

@@ -6,7 +6,7 @@
 namespace stowage::placement {
 namespace {
 
-// Windows, of which no more are put together for one block: beyond, all blocks are looked through.
+// The most windows that are put together for one block; for a longer block all blocks are looked through.
 constexpr std::size_t most_gathered = 3;
 
 bool is_lower(const PlacedBlock& a, const PlacedBlock& b) { return a.offset < b.offset; }
@@ -36,7 +36,7 @@ const std::vector<PlacedBlock>& LazyOrder::read(std::span<const Bytes> offsets) 
   sorted_.insert(sorted_.end(), added_.begin(), added_.end());
   added_.clear();
   std::inplace_merge(sorted_.begin(), sorted_.begin() + before, sorted_.end(), lower);
-  // What went and came back to the same place.
+  // Removes duplicates: blocks that left and came back to the same place.
   const auto same = [](const PlacedBlock& a, const PlacedBlock& b) { return a.id == b.id; };
   sorted_.erase(std::unique(sorted_.begin(), sorted_.end(), same), sorted_.end());
   return sorted_;
@@ -81,7 +81,7 @@ bool MovableBlocks::lives_long(std::uint32_t id) const {
   return last_window(id) - first_window(id) >= most_gathered;
 }
 
-// Of `from` those that are live together with the block that is looked at.
+// Appends the blocks of `from` that are live together with the current block.
 void MovableBlocks::pick(const std::vector<PlacedBlock>& from, std::vector<PlacedBlock>& into) {
   looks_ += from.size();
   const Block& block = blocks_[looked_at_];
@@ -89,7 +89,8 @@ void MovableBlocks::pick(const std::vector<PlacedBlock>& from, std::vector<Place
     if (other.meets(block)) into.push_back(other);
 }
 
-// From each of its windows those that start in it, from the first all.
+// Collects the block's neighbours: all of its first window's, and from each later window the blocks that
+// start in it.
 void MovableBlocks::gather(const Block& block) {
   const std::size_t first = times_.at(block.first), last = times_.at(block.last - 1);
   pick(windows_[first], by_offset_);
@@ -113,7 +114,8 @@ void MovableBlocks::look_around(std::uint32_t id) {
   }
 }
 
-// Few of those that are live with a short block end below one that begins lower: these are sorted apart.
+// Few neighbours of a short block end below a neighbour that begins lower: only these are sorted, and
+// then merged.
 const std::vector<PlacedBlock>& MovableBlocks::by_end() {
   by_end_.clear();
   if (lives_long(looked_at_)) {

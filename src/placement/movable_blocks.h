@@ -1,4 +1,4 @@
-// Placed blocks that are taken out again and placed elsewhere.
+// Placed blocks that can be taken out and placed elsewhere.
 #pragma once
 
 #include <cstdint>
@@ -6,14 +6,13 @@
 #include <span>
 #include <vector>
 
-#include "src/placement/block.h"
 #include "src/placement/windows.h"
 
 namespace stowage::placement {
 
 inline constexpr Bytes no_offset = std::numeric_limits<Bytes>::max();
 
-// A block and where it stands.
+// A block and its place.
 struct PlacedBlock {
   Bytes offset = 0;
   Bytes end = 0;
@@ -24,8 +23,8 @@ struct PlacedBlock {
   bool meets(const Block& block) const { return first < block.last && block.first < last; }
 };
 
-// All standing blocks in one order, which is brought up to date when it is read: many blocks come and go
-// between two reads.
+// The standing blocks in one order, which is updated when it is read: many blocks come and go between
+// two reads.
 class LazyOrder {
  public:
   enum class By : std::uint8_t { offset, end };
@@ -33,7 +32,7 @@ class LazyOrder {
   explicit LazyOrder(By by) : by_(by) {}
   void clear();
   void add(const PlacedBlock& block) { added_.push_back(block); }
-  // `offsets` by id: what stands elsewhere by now, or nowhere, is left out.
+  // Returns the blocks that stand where `offsets`, by id, says; blocks that have moved or gone are dropped.
   const std::vector<PlacedBlock>& read(std::span<const Bytes> offsets);
 
  private:
@@ -43,25 +42,25 @@ class LazyOrder {
   std::vector<PlacedBlock> sorted_, added_;
 };
 
-// Blocks are named by their index. A window of time lists those that are live in it by offset.
+// Blocks are named by their index. A window of time lists its live blocks by offset.
 class MovableBlocks {
  public:
-  // Keeps `blocks`. None of them is placed yet.
+  // Keeps a reference to `blocks`, which are not placed yet.
   explicit MovableBlocks(std::span<const Block> blocks);
 
   void clear();
   void add(std::uint32_t id, Bytes offset);
   void remove(std::uint32_t id);
   bool has(std::uint32_t id) const { return offsets_[id] != no_offset; }
-  // By id; no_offset where it has no place.
+  // Offsets by id; no_offset for a block without a place.
   const std::vector<Bytes>& offsets() const { return offsets_; }
 
-  // Finds those that are live together with a block, for the two orders below.
+  // Finds the standing blocks that are live together with a block, for the two orders below.
   void look_around(std::uint32_t id);
   const std::vector<PlacedBlock>& by_offset() const { return by_offset_; }
-  // Takes longer. To be asked for before anything is moved.
+  // Takes longer than by_offset. Requires that no block has moved since look_around.
   const std::vector<PlacedBlock>& by_end();
-  // Standing blocks that have been looked at so far, about: the work it has done.
+  // Measures the work: roughly the number of standing blocks looked at so far.
   std::uint64_t looks() const { return looks_; }
 
  private:

@@ -23,14 +23,14 @@ void Nogoods::add(const Nogood& nogood, Skyline& skyline) {
   if (bounds_.size() + nogood.size() > most_bounds) return;
   begins_.push_back(bounds_.size());
   bounds_.insert(bounds_.end(), nogood.begin(), nogood.end());
-  // The highest bound is likely to be the next that does not hold any more.
+  // The highest bound is likely to be the next to fail.
   const auto highest = std::max_element(nogood.begin(), nogood.end(),
                                         [](const Bound& a, const Bound& b) { return a.least < b.least; });
   watches_[static_cast<std::size_t>(highest->item)].push_back({begins_.size() - 1, highest->least});
   skyline.touch(highest->item);
 }
 
-// To the first bound that is not met; false where all are.
+// Moves the watch to the first bound that is not met; false if all are met.
 bool Nogoods::move_watch(const Watch& watch, const Skyline& skyline) {
   const std::span<Bound> all = bounds(watch.nogood);
   for (std::size_t i = 0; i < all.size(); ++i) {

@@ -2,14 +2,13 @@
 
 #include <algorithm>
 
-#include "src/placement/greedy.h"
+#include "src/placement/methods.h"
 #include "src/placement/pressure.h"
-#include "src/placement/solver.h"
 
 namespace stowage {
 namespace {
 
-// Bounds of the brief placement. A branching costs about a microsecond for 25 items, ten for 300.
+// Limits of the brief placement. A branching costs about a microsecond for 25 items, ten for 300.
 constexpr std::uint64_t brief_looks = 40'000'000;
 constexpr std::size_t most_searched = 512;
 constexpr std::uint64_t long_work = 4'000'000;

@@ -41,7 +41,8 @@ Bytes Pressure::most_within(const PlacementItem& item) const {
   return most;
 }
 
-// By start, of the items live there. The largest first, each into the starts that no larger one has reached.
+// Returns, by start, the largest slack of the items live there. Slacks are spread from the largest down, each
+// over the starts that no larger one has reached.
 std::vector<Bytes> Pressure::largest_slacks() const {
   std::vector<std::pair<Bytes, std::size_t>> order;
   for (std::size_t i = 0; i < items_.size(); ++i) {

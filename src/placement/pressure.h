@@ -1,4 +1,4 @@
-// How many bytes are live when.
+// Live bytes over time.
 #pragma once
 
 #include <cstdint>
@@ -9,15 +9,15 @@
 
 namespace stowage::placement {
 
-// The live bytes at every distinct interval start, one of which is where they peak. Sizes are aligned up.
+// The live bytes at every distinct interval start; the peak is at one of these. Sizes are aligned up.
 class Pressure {
  public:
   Pressure(std::span<const PlacementItem> items, Bytes alignment);
 
-  // No placement has a smaller peak: of the items live at one time only the topmost may leave the slack of
-  // its rounding unused.
+  // Lower bound of any placement's peak: among the items live at one time, only the topmost can leave the
+  // slack of its rounding unused.
   Bytes bound() const;
-  // Most bytes live at one time within the item's interval.
+  // Returns the most bytes live at one time within the item's interval.
   Bytes most_within(const PlacementItem& item) const;
 
  private:

@@ -70,7 +70,7 @@ void Search::push(int first, int last) {
   frames_.push_back({first, last, skyline_.mark(), refuted_.size(), pending_.size(), false, -1, {}});
 }
 
-// The top frame, all of whose earlier decisions stand, one decision further.
+// Takes one more decision in the top frame, whose earlier decisions all stand.
 Search::Step Search::expand() {
   Frame& frame = frames_.back();
   if (!skyline_.settle(why_)) {
@@ -84,7 +84,7 @@ Search::Step Search::expand() {
   return branch(frame);
 }
 
-// After the frame above the top one has ended.
+// Continues the top frame after the frame above it has ended.
 Search::Step Search::resume(bool solved) {
   Frame& frame = frames_.back();
   if (!solved) return frame.is_split ? Step::failed : refute(frame);
@@ -98,8 +98,8 @@ Search::Step Search::resume(bool solved) {
   return Step::deeper;
 }
 
-// Narrows the frame to its sections with open items. True where they fall apart: then the tightest range is
-// entered first, and nothing that happens in another can make it fail.
+// Narrows the frame to its sections with open items. Returns true if these fall into independent ranges: then
+// the tightest range is entered first, and no decision in another range can make it fail.
 bool Search::split(Frame& frame) {
   const std::size_t pending = pending_.size();
   for (int s = frame.first; s < frame.last;) {
@@ -139,8 +139,8 @@ Search::Step Search::branch(Frame& frame) {
   return Step::deeper;
 }
 
-// The item of the top frame cannot stand where it was placed, because of `why_`. If the reason holds without
-// it, it is the frame's too; if not, the item goes higher.
+// Handles that the top frame's item cannot stand where it was placed, because of `why_`. If the reason holds
+// without the item, the frame fails for the same reason; if not, the item goes higher.
 Search::Step Search::refute(Frame& frame) {
   skyline_.undo(frame.before);
   const int item = frame.item;
@@ -152,7 +152,7 @@ Search::Step Search::refute(Frame& frame) {
   const std::int64_t offset = skyline_.least(item);
   for (Bound& bound : why_) {
     const Item& other = instance_.items[at(bound.item)];
-    // It stood on the item because it does not fit below it.
+    // The other item stood on the placed item because it does not fit below it.
     if (other.meets(placed) && bound.least <= offset + placed.units) {
       bound.least = std::min(bound.least, offset - other.units + 1);
     }
@@ -184,9 +184,9 @@ void Search::fail(const Frame& frame) {
   if (is_new) nogoods_.add(why_, skyline_);
 }
 
-// `why_` holds with the refuted item at `bound` or higher, refuted.why with it at its offset. Between the two
-// it need not stand if each item of both that it meets has its top at `bound` or higher: then it could be let
-// down, to its offset or onto a top.
+// Combines two reasons: `why_` with the refuted item at `bound` or higher, and refuted.why with it at its
+// offset. Offsets between the two need no reason if each item of both reasons that meets it has its top at
+// `bound` or higher: then the item could be let down, to its offset or onto a top.
 void Search::combine(const Refuted& refuted, std::int64_t bound) {
   Nogood all;
   const auto add = [&](int item, std::int64_t least) {
@@ -210,8 +210,8 @@ void Search::combine(const Refuted& refuted, std::int64_t bound) {
   why_ = std::move(all);
 }
 
-// A pit is a range of sections with one floor, lower than its neighbours'. What stands on it next is not
-// wider, so each of its sections is either filled by one of its candidates or left free from the floor on.
+// A pit is a range of sections with one floor, lower than its neighbours'. The next item on it is not wider,
+// so each of its sections is either filled by one of its candidates or left free from the floor on.
 int Search::choose_section(const Frame& frame) {
   Choice best;
   for (int first = frame.first; first < frame.last;) {
@@ -226,7 +226,7 @@ int Search::choose_section(const Frame& frame) {
   return best.section;
 }
 
-// True where a section has one candidate only and cannot do without it: there is nothing to choose.
+// Returns true if a section has a single candidate and needs it: there is nothing to choose.
 bool Search::rate_pit(int first, int last, Choice& best) {
   const std::int64_t floor = skyline_.floor(first);
   const bool failed_here = first <= last_conflict_ && last_conflict_ < last;
@@ -245,8 +245,8 @@ bool Search::rate_pit(int first, int last, Choice& best) {
         }
       }
     }
-    // First where the last branch failed: else its cause is found again below each choice elsewhere (Lecoutre
-    // and others, "Reasoning from last conflict(s) in constraint programming", 2009).
+    // The section of the last failure goes first: otherwise its cause would be found again below each choice
+    // elsewhere (Lecoutre and others, "Reasoning from last conflict(s) in constraint programming", 2009).
     const double rated = score(s, static_cast<int>(candidates)) + (failed_here ? 1e6 : 0);
     if (best.section < 0 || rated > best.score) best = {s, rated};
   }

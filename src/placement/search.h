@@ -8,9 +8,10 @@
 
 namespace stowage::placement {
 
-// Which section is branched on next: scores of its candidates' number, its slack and its conflicts so far.
+// Rule for the next section to branch on: a score of the number of its candidates, its slack and its
+// conflicts so far.
 enum class SectionRule : std::uint8_t { conflicts, all_three, candidates, slack };
-// Which of its candidates is tried first.
+// Rule for the section's first candidate to try.
 enum class ItemRule : std::uint8_t { area, width };
 
 struct Strategy {
@@ -26,17 +27,17 @@ class Search {
   // Keeps a reference to `instance`.
   explicit Search(const Instance& instance);
 
-  // No placement above it is looked for.
+  // Sets the highest peak that the search looks for.
   void set_capacity(Bytes capacity);
-  // One descent with at most `nodes` branchings, fewer where `spend`, asked before each, says no. What
-  // earlier ones under the same or a larger capacity learned is used, and so is their random state: the same
+  // Runs one descent with at most `nodes` branchings, fewer if `spend`, asked before each, returns false.
+  // Uses what earlier descents under the same or a larger capacity learned, and their random state: the same
   // calls have the same outcome.
   Outcome run(const Strategy& strategy, std::uint64_t nodes, const std::function<bool()>& spend);
-  // By item, in units, of the placement last found.
+  // Offsets of the placement last found, by item, in units.
   const std::vector<std::int64_t>& offsets() const { return offsets_; }
 
  private:
-  // A range of sections that share no open item with others, and what is being done about it.
+  // A range of sections that share no open item with other sections, and its state in the search.
   struct Frame {
     int first = 0;
     int last = 0;
@@ -44,10 +45,10 @@ class Search {
     std::size_t refuted = 0;  // refuted_.size() at entry
     std::size_t pending = 0;  // pending_.size() at entry
     bool is_split = false;
-    int item = -1;  // that was placed, unless the frame is split
+    int item = -1;  // the placed item, unless the frame is split
     Skyline::Mark before;
   };
-  // `item` was tried at its least offset and refuted by `why`: what must hold besides for that.
+  // `item` was tried at its least offset and refuted, provided that the bounds `why` hold.
   struct Refuted {
     int item = 0;
     std::int64_t offset = 0;

@@ -113,7 +113,7 @@ void Skyline::undo(const Mark& mark) {
     placed_[at(change.item)] = 0;
     touch(change.item);
     for (int s = item.first; s < item.last; ++s) {
-      ++open_[at(s)];  // what was taken last lies just behind the open ones
+      ++open_[at(s)];  // the item taken last lies just behind the open ones
       if (s > item.first) ++crossing_[at(s)];
     }
   }
@@ -124,7 +124,7 @@ void Skyline::undo(const Mark& mark) {
   unsettled_.clear();
 }
 
-// By insertion: since the last time few items have changed their places.
+// Sorts by insertion, as few items have changed their places since the last time.
 void Skyline::sort_row(int section) {
   int* items = row(section);
   for (int k = 1; k < open_[at(section)]; ++k) {
@@ -154,7 +154,7 @@ bool Skyline::settle(Nogood& why) {
   return true;
 }
 
-// The items one after another as early as they may: the least that one section needs.
+// Stacks the section's items as low as they may lie: the least height that the section needs.
 bool Skyline::evaluate(int section, Nogood& why) {
   sort_row(section);
   saved_.push_back({section, state_[at(section)]});
@@ -193,8 +193,8 @@ bool Skyline::evaluate(int section, Nogood& why) {
   return true;
 }
 
-// One of these items ends too late wherever they stand from the lowest one's least offset on. Leaves out
-// what is not needed for that, wide items first: fewer decisions have raised the narrow ones.
+// Sets `why`: wherever these items stand from the lowest one's least offset on, one of them ends too late.
+// Leaves out unneeded items, wide ones first: fewer decisions have raised the narrow items.
 void Skyline::explain(const int* begin, const int* end, bool late, Nogood& why) const {
   const std::int64_t deadline = deadline_.units + (late ? 1 : 0);
   std::int64_t sum = 0;

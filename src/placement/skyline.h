@@ -1,5 +1,5 @@
-// The state of the search: items placed from the bottom up, and for every other item the lowest offset
-// that is still possible. All of it can be undone, last change first.
+// The state of the search: items placed from the bottom up, and for every other item the lowest offset that
+// is still possible. Changes can be undone, the last one first.
 #pragma once
 
 #include <limits>
@@ -19,14 +19,15 @@ struct Bound {
 // Items that cannot all end in time if none is placed below its bound, whatever else is placed.
 using Nogood = std::vector<Bound>;
 
-// A section as its open items (those not placed) see it.
+// A section's state by its open items, which are not placed yet.
 struct Section {
   std::int64_t floor = 0;  // lowest of their least offsets
   std::int64_t end = 0;    // they cannot all end before this, even if they were live here alone
-  // An item that rests on another one rests on this top or a higher one; the second is of another item.
+  // The lowest top of an open item: an item that rests on another one rests on this top or a higher one. The
+  // second top is of another item.
   std::int64_t top = nowhere;
   std::int64_t second_top = nowhere;
-  int lowest = -1;  // whose top the first one is
+  int lowest = -1;  // the item with the first top
 };
 
 class Skyline {
@@ -34,30 +35,29 @@ class Skyline {
   // Keeps a reference to `instance`.
   explicit Skyline(const Instance& instance);
 
-  // Only while nothing is placed or raised.
+  // Requires that nothing is placed or raised.
   void set_deadline(Deadline deadline) { deadline_ = std::move(deadline); }
   void unsettle_all();
 
   bool placed(int item) const { return placed_[at(item)]; }
   std::int64_t least(int item) const { return least_[at(item)]; }  // its offset, once it is placed
   bool empty(int section) const { return open_[at(section)] == 0; }
-  bool joined(int section) const {
-    return crossing_[at(section)] != 0;
-  }  // by an open item, to the one before
-  // What follows holds for sections with open items while nothing is unsettled.
+  // Whether an open item is also live in the section before.
+  bool joined(int section) const { return crossing_[at(section)] != 0; }
+  // The next four functions are for sections with open items, while nothing is unsettled.
   std::int64_t floor(int section) const { return state_[at(section)].floor; }
   std::int64_t slack(int section) const { return deadline_.units - state_[at(section)].end; }
-  // Open items of the section, lower least offsets first.
+  // Returns the open items of the section, lower least offsets first.
   std::span<const int> open(int section);
-  // An item that is not at its least offset rests on an open item, so is no lower than this.
-  // `nowhere` without open items that it meets.
+  // Returns the lowest offset of an item that is not at its least offset, and so rests on an open item.
+  // `nowhere` if it meets no open item.
   std::int64_t next(int item) const;
 
-  // At its least offset, at which the floor must be level along the item. Unsettles.
+  // Places the item at its least offset. Requires that the floor is level there along the item. Unsettles.
   void place(int item);
   void raise(int item, std::int64_t least);  // unsettles
-  // Settles. False with the reason in `why`, and the section in `conflict`, where the items cannot end in
-  // time.
+  // Settles. Returns false, with the reason in `why` and the section in `conflict`, if the items cannot end
+  // in time.
   bool settle(Nogood& why);
   int conflict() const { return conflict_; }
 
@@ -68,7 +68,7 @@ class Skyline {
   Mark mark() const { return {changes_.size(), saved_.size()}; }
   void undo(const Mark& mark);  // settles
 
-  // Items that were raised, or taken back from their place, since they were last taken from here.
+  // Items that were raised, or taken back from their places, and not removed from this list since.
   std::vector<int>& touched() { return touched_; }
   void forget_touched(int item) { is_touched_[at(item)] = false; }
   void touch(int item);

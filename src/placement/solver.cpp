@@ -1,4 +1,4 @@
-#include "src/placement/solver.h"
+#include "src/placement/methods.h"
 
 #include <algorithm>
 #include <array>
@@ -12,9 +12,9 @@
 namespace stowage::placement {
 namespace {
 
-// What a search of one instance may need memory for, in sections of items.
+// Limit of a search's memory for one instance, in sections of items.
 constexpr std::uint64_t most_cells = std::uint64_t{1} << 23;
-// Twice this still fits in 64 bits with a sign.
+// Twice this peak still fits in 64 bits with a sign.
 constexpr Bytes most_peak = Bytes{1} << 61;
 constexpr std::uint64_t nodes_between_calls = 256;
 constexpr double noise = 0.3;
@@ -27,8 +27,8 @@ bool searchable(const Instance& instance) {
   return instance.items.size() * static_cast<std::uint64_t>(instance.sections) <= most_cells;
 }
 
-// A search that is asked again and again, with more nodes each time, for placements under one capacity or
-// falling ones.
+// A search that runs in rounds, with more nodes each time, for placements under one capacity or
+// falling capacities.
 class Rounds {
  public:
   explicit Rounds(const Instance& instance)
@@ -54,16 +54,16 @@ class Rounds {
   bool first_ = true;
 };
 
-// One of the parts that no item connects.
+// A part of the items that no item connects to the rest.
 struct Part {
   Instance instance;
   Bytes peak = 0;
   Bytes proven = 0;
-  // Apart, because what is learned under one capacity does not hold under a larger one.
+  // Two searches, because nogoods learned under one capacity do not hold under a larger one.
   std::unique_ptr<Rounds> at_bound, above_bound;
 };
 
-// The placement so far, and what may still be spent on it.
+// The placement so far, and the work that may still be spent on it.
 class Work {
  public:
   Work(std::span<const PlacementItem> items, const PlacementOptions& options, PlacementResult& result)
@@ -95,8 +95,8 @@ class Work {
   bool stopped_ = false;
 };
 
-// How far the next attempt goes from the peak to the bound: half of the way, and after failures a quarter, an
-// eighth, down to a sixty-fourth, and again from there.
+// The next attempt's target between the peak and the bound: half of the way down, after failures a quarter,
+// an eighth, and so on to a sixty-fourth, then half again.
 class Aim {
  public:
   Bytes below(const PlacementResult& result) const {
@@ -115,7 +115,7 @@ class ExactTechnique {
  public:
   explicit ExactTechnique(Work& work) : work_(work) { make_parts(); }
 
-  // Goes on for so many nodes or a little more. False if there is nothing that it can search.
+  // Searches for about `nodes` more nodes. Returns false if there is nothing that it can search.
   bool take_turn(std::uint64_t nodes) {
     for (Part& part : parts_) part.peak = peak_of(part);
     const std::uint64_t end = work_.nodes() + nodes;
@@ -147,7 +147,7 @@ class ExactTechnique {
     return peak;
   }
 
-  // By turns at the bound itself, which many inputs reach, and halfway to it, or less far after failures.
+  // Tries the bound itself, which many inputs reach, then halfway to it, or less far after failures.
   void minimise() {
     reach(work_.result.proven_bound);
     if (work_.ended()) return;
@@ -156,7 +156,7 @@ class ExactTechnique {
     aim_.learn(work_.result.peak < peak);
   }
 
-  // Places what peaks above `capacity` below it, as far as one round comes.
+  // Places the parts that peak above `capacity` below it, as far as one round gets.
   void reach(Bytes capacity) {
     stuck_ = true;
     for (Part& part : parts_) {
@@ -202,7 +202,8 @@ class SqueezeTechnique {
         blocks_(blocks_with_pressure(work)),
         squeeze_(blocks_, work.options.strategies, work.options.alignment, work.result.lower_bound) {}
 
-  // Attempts until so many nodes are spent; the last one is completed. False if it may do no more.
+  // Makes attempts until `nodes` more nodes are spent; the last attempt is completed. Returns false if it may
+  // do no more.
   bool take_turn(std::uint64_t nodes) {
     const std::uint64_t end = work_.nodes() + nodes;
     while (!work_.ended() && !squeeze_.spent() && work_.nodes() < end) {

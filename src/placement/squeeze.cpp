@@ -7,11 +7,12 @@
 namespace stowage::placement {
 namespace {
 
-// A weight that grows beyond the most is brought down with all others, of which none becomes less than one.
-// The sum of all stays finite.
+// If a weight grows beyond most_weight, all weights are multiplied by `lightening`, but none falls below one.
+// Their sum stays finite.
 constexpr double most_weight = 1e300, lightening = 1e-200;
 
-// The weights of what shares bytes with [offset, offset + size), for offsets that rise from call to call.
+// Sums the weights of the blocks that share bytes with [offset, offset + size), for offsets that rise from
+// call to call.
 class HarmSweep {
  public:
   HarmSweep(const std::vector<PlacedBlock>& by_offset, const std::vector<PlacedBlock>& by_end,
@@ -67,7 +68,7 @@ bool Squeeze::reach(Bytes ceiling, std::span<const Bytes> offsets, const std::fu
   return true;
 }
 
-// The first stage's blocks, from the bottom up.
+// Places the first stage's blocks, from the bottom up.
 void Squeeze::load(std::span<const Bytes> offsets) {
   standing_.clear();
   waiting_ = {};
@@ -128,7 +129,8 @@ std::optional<Bytes> Squeeze::find_gap(std::uint32_t id) const {
   return top <= highest(id) ? std::optional(top) : std::nullopt;
 }
 
-// At the bottom, on another block, under another block or under the ceiling.
+// Returns the offset of least harm: at the bottom, on another block, under another block or under
+// the ceiling.
 Bytes Squeeze::find_least_harm(std::uint32_t id) {
   const Bytes size = blocks_[id].aligned, last = highest(id);
   const std::vector<PlacedBlock>& by_end = standing_.by_end();

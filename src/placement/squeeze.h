@@ -1,4 +1,4 @@
-// Placements under a lower ceiling, from placements under a higher one.
+// Makes placements under a lower ceiling from placements under a higher one.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace stowage::placement {
 
-// Lowers the ceiling over a placement and makes room for what then sticks out.
+// Lowers the ceiling over a placement and makes room for the blocks that then stick out.
 //
 //     6  ccccc
 //     5  ccccc
@@ -26,29 +26,30 @@ namespace stowage::placement {
 //     0  aaaaaaa          aaaaaaa          aaaaaaa          aaaaaaa
 //        before           c waits          c evicts b       b fits
 //
-// 1. Blocks that end above the ceiling are taken out and wait.
-// 2. The largest that waits takes the lowest gap that holds it. If there is none, it takes the place at the
-//    edge of another block where it does least harm, and the blocks in its way are evicted and wait. Harm is
-//    the sum of their weights. A block weighs its size times its life, and twice as much each time that it
-//    has found no gap: blocks that are hard to place are left alone in the end. Sums are rounded as doubles
-//    are, so that beside a block that has become heavier by far the others count for nothing; exact sums go
-//    round in circles on some inputs.
-// 3. The ceiling is reached when nothing waits. It is given up when the area of what waits has not fallen to
-//    a new low for some moves; the weights stay for the next attempt.
+// 1. Blocks that end above the ceiling are taken out, and wait.
+// 2. The largest waiting block takes the lowest gap that holds it. If there is none, it takes the place at
+//    the edge of another block where it does least harm, and the blocks in its way are evicted and wait. Harm
+//    is the sum of their weights. A block weighs its size times its life, and twice as much each time that it
+//    finds no gap: blocks that are hard to place are left alone in the end. Sums are in doubles on purpose:
+//    beside a much heavier block the others round to nothing; exact sums cycle on some inputs.
+// 3. The ceiling is reached when no block waits. It is given up when the area of the waiting blocks has not
+//    fallen to a new low for some moves; the weights stay for the next attempt.
 //
-// The blocks come in stages. Of the first stage are those that are live where nearly the bound is, or that
-// are large: little room is left for them. Later ones are placed anew each time, and seldom evict anything.
+// The blocks come in stages. The first stage has the blocks that are live where nearly the bound is live, and
+// the large ones: little room is left for them. Blocks of later stages are placed anew each time, and seldom
+// evict others.
 class Squeeze {
  public:
-  // Keeps `blocks` and `strategies`. `bound`: most bytes live at one time.
+  // Keeps references to `blocks` and `strategies`. `bound`: the most bytes live at one time.
   Squeeze(std::span<const Block> blocks, const PlacementStrategies& strategies, Bytes alignment, Bytes bound);
 
-  // Whether all blocks were placed under `ceiling`, which no block is higher than; what ends under it in
-  // `offsets`, a sound placement, may stay. `spend` is asked before each move; false ends the attempt.
+  // Tries to place all blocks under `ceiling`, and returns whether it did. Requires that no block is higher
+  // than the ceiling, and that `offsets` is a sound placement; blocks that end under the ceiling in it may
+  // stay. `spend` is asked before each move; false ends the attempt.
   bool reach(Bytes ceiling, std::span<const Bytes> offsets, const std::function<bool()>& spend);
-  // Whether all the looks that it may take are spent.
+  // Whether the allowed looks are spent.
   bool spent() const { return standing_.looks() >= strategies_.squeeze_looks; }
-  // Of the placement last reached.
+  // Offsets of the placement last reached.
   const std::vector<Bytes>& offsets() const { return standing_.offsets(); }
 
  private:
@@ -65,7 +66,7 @@ class Squeeze {
   void move(std::uint32_t id);
   void evict(Bytes begin, Bytes end);
   void grow_heavier(std::uint32_t id);
-  // The highest offset at which the block ends under the ceiling.
+  // Returns the highest offset at which the block ends under the ceiling.
   Bytes highest(std::uint32_t id) const;
   std::optional<Bytes> find_gap(std::uint32_t id) const;
   Bytes find_least_harm(std::uint32_t id);

@@ -1,4 +1,4 @@
-#include "src/placement/sweep.h"
+#include "src/placement/methods.h"
 
 #include <algorithm>
 #include <iterator>

@@ -1,4 +1,3 @@
-#include "src/placement/time_beam.h"
 
 #include <algorithm>
 #include <bit>
@@ -6,7 +5,7 @@
 #include <limits>
 #include <utility>
 
-#include "src/placement/greedy.h"
+#include "src/placement/methods.h"
 #include "src/placement/turn_order.h"
 
 namespace stowage::placement {
@@ -15,7 +14,7 @@ namespace {
 struct Stay {
   Bytes begin = 0, end = 0;
   std::int64_t last = 0;
-  double beside_below = 0;  // what of_neighbours says of it and the next below
+  double beside_below = 0;  // of_neighbours of this and the next below
 };
 std::uint64_t key_of(Bytes begin, std::int64_t last) {
   constexpr std::uint64_t golden = 0x9e3779b97f4a7c15U, odd = 0xbf58476d1ce4e5b9U;
@@ -24,14 +23,14 @@ std::uint64_t key_of(Bytes begin, std::int64_t last) {
   return key ^ (key >> 29U);
 }
 
-// What one item's choice of place was, and of which partial placement.
+// One item's chosen place, and the choice before it in its partial placement.
 struct Node {
   std::int32_t parent = -1;
   std::uint32_t item = 0;
   Bytes offset = 0;
 };
 
-// A partial placement: what is live, by rising addresses.
+// A partial placement: the live items, by rising addresses.
 struct Partial {
   std::vector<Stay> live;
   double score = 0;
@@ -41,16 +40,16 @@ struct Partial {
 
 struct Candidate {
   std::size_t partial = 0;
-  std::size_t before = 0;  // which of its stays is next above
+  std::size_t before = 0;  // index of the next stay above
   Bytes offset = 0;
   double beside_below = 0, beside_above = 0;
 };
-// Keys that were added since it was cleared.
+// A set of keys that is cleared quickly.
 class KeySet {
  public:
   explicit KeySet(std::size_t most) : slots_(std::bit_ceil(4 * most)) {}  // keys at a time
   void clear() { ++round_; }
-  // Whether it is new.
+  // Adds the key; returns whether it is new.
   bool add(std::uint64_t key) {
     const std::size_t slots = slots_.size();
     for (std::size_t at = key % slots;; at = (at + 1) % slots) {
@@ -70,7 +69,7 @@ class KeySet {
   std::uint64_t round_ = 1;
 };
 
-// Its score, and which candidate it is.
+// A candidate's score and index.
 using Ranked = std::pair<double, std::size_t>;
 
 class TimeBeam {
@@ -111,7 +110,8 @@ class TimeBeam {
 
  private:
   static std::size_t at(std::int32_t node) { return static_cast<std::size_t>(node); }
-  // More is carried along to where placements may go on as before, for that is not far.
+  // Returns the width at a turn: more placements are carried along outside of repeats and in their first
+  // periods, until placements may repeat, which is not far.
   std::size_t width_at(std::size_t turn) const {
     const Repeat* stretch = turns_.stretch_at(turn);
     const bool within = stretch != nullptr && turn >= stretch->begin + periods_apart * stretch->period &&
@@ -119,7 +119,7 @@ class TimeBeam {
     return within ? options_.width : wide_;
   }
 
-  // What was carried along before a turn.
+  // The partial placements that were carried along before a turn.
   struct Stop {
     std::size_t turn = 0;
     std::size_t searched = 0;  // turns so far, without those that went as before
@@ -129,8 +129,8 @@ class TimeBeam {
     if (stops_.empty() || stops_.back().turn < turn) stops_.push_back({turn, searched_, partials_});
   }
 
-  // Nothing carried along holds the item of this turn: so from some turns before it more is carried along,
-  // and where that is not enough, yet more from yet earlier.
+  // Goes back because no partial placement has room for this turn's item: more placements are carried along
+  // from some turns before it, and if that is not enough, still more from still earlier.
   bool go_back(std::size_t& turn) {
     tries_ = turn <= failed_ ? tries_ + 1 : 1;
     const std::size_t not_searched = turn - searched_;
@@ -148,9 +148,8 @@ class TimeBeam {
     return true;
   }
 
-  // Where items repeat, those placements go on as they did before that stand as they stood some periods
-  // before. Returns the turn from which to search again: some periods before items stop to repeat, for what
-  // comes then.
+  // In a repeat, continues without a search the placements that stand as they stood some periods before.
+  // Returns the turn from which to search again: some periods before the repeat ends.
   std::size_t repeat(std::size_t turn) {
     const Repeat* stretch = turns_.stretch_at(turn);
     if (stretch == nullptr || (turn - stretch->begin) % stretch->period != 0) return turn;
@@ -161,7 +160,8 @@ class TimeBeam {
       const std::size_t cycles = (stretch->end - turn) / cycle;
       if (cycles <= searched_cycles) continue;
       const Cycles ahead{cycle, cycles - searched_cycles, turns_.shift(seen_[i].turn, turn)};
-      if (ahead.shift > 0 && go_on(seen_[i].partials, turn, ahead)) return turn + ahead.length * ahead.count;
+      if (ahead.shift > 0 && continue_cycle(seen_[i].partials, turn, ahead))
+        return turn + ahead.length * ahead.count;
     }
     if (seen_.size() == most_seen) seen_.erase(seen_.begin());
     seen_.push_back({turn, searched_, partials_});
@@ -171,9 +171,9 @@ class TimeBeam {
     std::size_t length = 0, count = 0;  // turns, and how many of these
     std::int64_t shift = 0;             // positions of one
   };
-  // Of the placements that are carried along the best that stand as they stood one cycle before. False where
-  // none does.
-  bool go_on(const std::vector<Partial>& before, std::size_t turn, const Cycles& ahead) {
+  // Continues the best of the placements that stand as they stood one cycle before. Returns false if there
+  // is none.
+  bool continue_cycle(const std::vector<Partial>& before, std::size_t turn, const Cycles& ahead) {
     next_.clear();
     if (nodes_.size() > 2 * most_work_) return false;
     for (const Partial& partial : partials_) {
@@ -192,8 +192,8 @@ class TimeBeam {
     find_first_end();
     return true;
   }
-  // Whether the same bytes are live, for as long or up to the same position. What ends at that one is in the
-  // way of nothing that is placed as before, for it was not before.
+  // Whether the same bytes are live, for as long or up to the same position. A stay that ends at the same
+  // position does not collide with items that are placed as before, since it did not then.
   static bool stands_as(const Partial& now, const Partial& before, std::int64_t shift) {
     return std::equal(now.live.begin(), now.live.end(), before.live.begin(), before.live.end(),
                       [&](const Stay& a, const Stay& b) {
@@ -215,7 +215,7 @@ class TimeBeam {
       if (partial.live[i].last != before.live[i].last) partial.live[i].last += moved;
     judge(partial);
   }
-  // Sets what follows from what is live.
+  // Computes score and key from the live items.
   void judge(Partial& partial) const {
     partial.score = 0;
     partial.key = 0;
@@ -238,7 +238,7 @@ class TimeBeam {
     return true;
   }
 
-  // All partial placements have the same items live.
+  // One partial placement is enough to look at: all have the same items live.
   void find_first_end() {
     first_end_ = std::numeric_limits<std::int64_t>::max();
     for (const Stay& stay : partials_.front().live) first_end_ = std::min(first_end_, stay.last);
@@ -296,7 +296,7 @@ class TimeBeam {
       }
     }
   }
-  // At the bottom of a gap, where `lowest` is, and at its top, which is `end`.
+  // Adds the candidates at the bottom of a gap, where `lowest` is, and at its top, `end`.
   void add_candidates(std::size_t p, std::size_t next, const Stay& lowest, Bytes end) {
     const Partial& partial = partials_[p];
     const Stay* below = next > 0 ? &partial.live[next - 1] : nullptr;
@@ -316,7 +316,7 @@ class TimeBeam {
     if (end - lowest.begin > size) add(end - size);
   }
 
-  // The best that are not sorted yet, behind those that are; returns how many are then.
+  // Sorts the best unsorted candidates behind the `sorted` ones; returns how many are sorted then.
   std::size_t sort_more(std::size_t sorted) {
     const auto better = [](const Ranked& a, const Ranked& b) {
       return a.first != b.first ? a.first > b.first : a.second < b.second;
@@ -328,9 +328,9 @@ class TimeBeam {
     std::sort(from, to, better);
     return end;
   }
-  // Of several with the same bytes live the best.
+  // Keeps the best candidates, one for each set of live bytes.
   void keep_best(std::uint32_t id) {
-    constexpr std::size_t spare = 3;  // those with the same bytes live
+    constexpr std::size_t spare = 3;  // room for candidates with the same live bytes
     const Bytes size = align_up(items_[id].bytes, options_.alignment);
     std::size_t kept = 0;
     keys_.clear();
@@ -362,12 +362,12 @@ class TimeBeam {
   }
 
   static constexpr std::size_t stop_distance = 16;  // turns
-  static constexpr std::size_t most_tries = 3;      // to come past one turn
-  static constexpr std::size_t most_seen = 4;       // where items repeat: the last begins of their periods
+  static constexpr std::size_t most_tries = 3;      // attempts to pass one turn
+  static constexpr std::size_t most_seen = 4;       // remembered begins of periods in a repeat
   static constexpr std::size_t most_repeated = 64;  // placements that go on as before
   static constexpr std::size_t periods_apart = 8, most_wider = 4;
   static constexpr std::size_t many_live = 96;       // for which no more than the width is carried along
-  static constexpr std::size_t searched_cycles = 1;  // that end where items stop to repeat
+  static constexpr std::size_t searched_cycles = 1;  // cycles searched before a repeat ends
 
   BeamOptions options_;
   std::span<const PlacementItem> items_;
@@ -377,11 +377,11 @@ class TimeBeam {
   std::size_t wide_, width_ = 0;                // placements that are carried along: at most, and now
   std::size_t searched_ = 0;                    // turns, without those that went as before
   std::size_t failed_ = 0, careful_until_ = 0;  // turns
-  std::size_t tries_ = 0;                       // to come past `failed_`
+  std::size_t tries_ = 0;                       // attempts to pass `failed_`
   std::vector<Stop> stops_, seen_;
   std::vector<Partial> partials_, next_;                               // by rising node
-  std::int64_t first_end_ = std::numeric_limits<std::int64_t>::max();  // of what is live
-  KeySet keys_;                                                        // of what is kept
+  std::int64_t first_end_ = std::numeric_limits<std::int64_t>::max();  // end of the first live item
+  KeySet keys_;                                                        // keys of the kept candidates
   std::vector<Candidate> candidates_;
   std::vector<Ranked> ranked_;
   std::vector<Node> nodes_;

@@ -1,4 +1,3 @@
-#include "src/placement/touched.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,13 +6,13 @@
 #include <tuple>
 
 #include "src/placement/blocks.h"
-#include "src/placement/greedy.h"
+#include "src/placement/methods.h"
 #include "src/placement/pressure.h"
 
 namespace stowage::placement {
 namespace {
 
-// An item comes or goes. What goes does so before what comes at the same time.
+// An item comes or goes. At equal times items go before others come.
 struct Change {
   std::int64_t position = 0;
   bool comes = false;
@@ -33,7 +32,7 @@ std::vector<Change> changes_of(std::span<const PlacementItem> items) {
   return changes;
 }
 
-// The orders: by size, by area, by what lies between and beyond, and by duration.
+// An order, by a product of powers: size, area, values between and beyond, and duration.
 struct Power {
   double of_size = 1, of_duration = 0;
 };

@@ -1,30 +1,43 @@
-// The order of time in which items are placed, and where in it they repeat.
+// TurnOrder: the order of time in which items are placed, and its repeats.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
 
-#include "src/placement/repeats.h"
 #include "stowage/placement.h"
 
 namespace stowage::placement {
 
+// A stretch of a sequence that repeats, as a Transformer's blocks do: for every i from begin + period up to
+// end, elements i and i - period are equal.
+struct Repeat {
+  std::size_t begin = 0, end = 0, period = 1;
+  friend bool operator==(const Repeat&, const Repeat&) = default;
+};
+
+// Returns stretches of at least four periods, by rising begin. They do not overlap: longer ones are taken
+// first, then those with a shorter period. Only periods at which windows of four elements often repeat are
+// found. The work is about linear if stretches are few.
+std::vector<Repeat> find_repeats(std::span<const std::uint32_t> sequence);
+
 class TurnOrder {
  public:
-  // By their first position; of items that begin together the largest first. Keeps a reference.
+  // Orders items by their first position; the largest first among items that begin together. Keeps a
+  // reference to `items`.
   explicit TurnOrder(std::span<const PlacementItem> items);
 
   std::size_t count() const { return order_.size(); }
   std::uint32_t item(std::size_t turn) const { return order_[turn]; }
-  // Positions from the first of one turn's item to that of another's.
+  // Returns the positions from the beginning of one turn's item to the beginning of another's.
   std::int64_t shift(std::size_t from, std::size_t to) const;
-  // The repeat that a turn is in: items have as many bytes, last as long, and begin as long behind the one
-  // before as one period earlier. Null where it is in none.
+  // Returns the repeat that a turn is in; null if none. An item of a repeat has the same bytes, life and
+  // distance to the item before as the item one period earlier.
   const Repeat* stretch_at(std::size_t turn) const;
-  // Turns that are in no repeat, and in so many first periods of one; at least 1.
+  // Returns the number of turns outside of repeats and in the first `periods` periods of each; at least 1.
   std::size_t apart(std::size_t periods) const;
-  // Items, at least 1.
+  // Returns the number of items, at least 1.
   std::size_t live_on_average() const;
 
  private:

@@ -8,7 +8,7 @@ namespace {
 constexpr std::size_t least_starts = 64;
 constexpr std::size_t most_in_one_window = 1024;
 
-// Other blocks that are live where one starts, on average.
+// Returns the average number of other blocks that are live where a block starts.
 std::size_t mean_crossing(std::span<const Block> blocks, const std::vector<std::int64_t>& starts) {
   const auto before = [&](std::int64_t position) {
     return static_cast<std::size_t>(std::lower_bound(starts.begin(), starts.end(), position) -

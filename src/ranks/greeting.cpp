@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "src/ranks/wire.h"
+#include "src/ranks/message.h"
 #include "stowage/error.h"
 
 namespace stowage::ranks {
@@ -29,7 +29,7 @@ bool begins_well(std::string_view bytes, std::size_t size) {
 }  // namespace
 
 Nonce random_nonce() {
-  static const int begun = sodium_init();  // which fails where the system has no random bytes
+  static const int begun = sodium_init();  // fails if the system has no random bytes
   if (begun < 0) throw Error("the system has no random bytes");
   Nonce nonce;
   randombytes_buf(nonce.data(), nonce.size());

@@ -1,12 +1,13 @@
-// Greeting: how a process that connects to rank 0 shows that it belongs, and rank 0 that it is the one.
+// Greeting: a process that connects to rank 0 proves that it belongs to the group, and rank 0 proves that it
+// is rank 0.
 //
 //   rank n -> 0   hello      who I am, and 32 random bytes
 //   0 -> rank n   reply      go on, or why not; 32 random bytes, and the proof of rank 0
 //   rank n -> 0   answer     the proof of rank n
 //   0 -> rank n   verdict    welcome, or why not
 //
-// A proof is HMAC-SHA-256, under the group's secret, of both ends' random bytes and of what the hello says:
-// who does not have the secret makes none, and one that was overheard is of no use. Without a secret proofs
+// A proof is HMAC-SHA-256, under the group's secret, of both ends' random bytes and of the hello: nobody
+// can make it without the secret, and an overheard proof is of no use. If the group has no secret, proofs
 // are zeros.
 #pragma once
 
@@ -54,7 +55,7 @@ struct Reply {
 inline constexpr std::size_t reply_bytes = 8 + 4 + 4 + nonce_bytes + proof_bytes;
 inline constexpr std::size_t verdict_bytes = 8;
 
-// Of exactly so many bytes; none: they are not what they should be.
+// Encoders return exactly the bytes above; decoders return nullopt for malformed bytes.
 std::string encode(const Hello& hello);
 std::optional<Hello> hello_of(std::string_view bytes);
 std::string encode(const Reply& reply);
@@ -64,7 +65,7 @@ std::optional<Reply> verdict_of(std::string_view bytes);  // with no nonce and p
 
 enum class Prover : std::uint8_t { rank_0, other };
 Proof proof_of(std::string_view secret, Prover prover, const Hello& hello, const Nonce& of_rank_0);
-// In time that does not depend on where they differ.
+// Compares in a time that does not depend on where the two differ.
 bool is_same(const Proof& proof, std::string_view bytes);
 
 }  // namespace stowage::ranks

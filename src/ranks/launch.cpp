@@ -27,7 +27,7 @@ std::optional<int> number(const Variable& variable, const char* name) {
   return value;
 }
 
-// A variable of processes that find each other over TCP.
+// Returns a number from a variable of processes that find each other over TCP.
 int number_of(const Variable& variable, const char* name, const std::string& by, int least, int most) {
   const auto value = number(variable, name);
   if (value && *value >= least && *value <= most) return *value;
@@ -38,7 +38,8 @@ int number_of(const Variable& variable, const char* name, const std::string& by,
                                  text == nullptr ? "" : text, by, range));
 }
 
-// Its workers may be within the job of another launcher, as in an interactive step of Slurm.
+// Checked first: torchrun's workers may run within the job of another launcher, as in an interactive step
+// of Slurm.
 bool is_by_torchrun(const Variable& variable) {
   return variable("TORCHELASTIC_RUN_ID") != nullptr && variable("RANK") != nullptr;
 }
@@ -50,7 +51,7 @@ RankLaunch launch_over_tcp(const Variable& variable) {
   const auto is_set = [&](const char* name) { return variable(name) != nullptr; };
   const std::string by = by_torchrun ? "torchrun" : "the environment";
   if (!by_torchrun && !std::all_of(needed.begin(), needed.end(), is_set)) {
-    // A script may have some of them for purposes of its own, but hardly a rank among several.
+    // A script may set some of these for its own purposes, but hardly a rank among several.
     if (number(variable, "WORLD_SIZE").value_or(1) > 1 && number(variable, "RANK"))
       throw InvalidInput(
           fmt::format("RANK={} of WORLD_SIZE={}, by {}, without MASTER_ADDR and MASTER_PORT: let them be "
@@ -88,7 +89,7 @@ RankLaunch read_launch(const Variable& variable) {
     const char* sign;  // must be there, too
     const char* name;
   };
-  // mpirun within a Slurm job sets its own beside Slurm's, so it comes first.
+  // mpirun within a Slurm job sets its variables beside Slurm's, so it comes first.
   constexpr Launcher launchers[] = {{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK",
                                      "OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_COMM_WORLD_RANK", "mpirun"},
                                     {"SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "", "PMIX_RANK", "srun"},

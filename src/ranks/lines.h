@@ -1,5 +1,5 @@
-// Lines: who listens on which line of a channel. Words for a line that this rank has not opened yet are kept
-// for it. Thread-safe; watchers are called by the thread that brings a word, one at a time.
+// Lines: the watchers of a channel's lines. Words for a line that this rank has not opened yet are kept for
+// it. Thread-safe; the thread that brings a word calls the watchers, one at a time.
 #pragma once
 
 #include <cstdint>
@@ -13,20 +13,20 @@ namespace stowage::ranks {
 
 class Lines {
  public:
-  // Returns the number of a new line, the first of which is 1. The watcher hears what is known of that line
+  // Returns the number of a new line; the first line is 1. The watcher hears the kept words of that line
   // before this returns.
   std::uint32_t open(LineWatcher watcher);
-  // Its watcher is not called any more. Not to be called by a watcher.
+  // Stops calling the line's watcher. A watcher must not call this.
   void close(std::uint32_t line);
 
-  // Another rank says so on this line: it failed, or ended.
+  // Passes on another rank's word on this line: it failed, or ended.
   void on(std::uint32_t line, const RankFailure& word);
-  // A rank is dead, has left or has failed the channel: told on every line, and on those that are opened
-  // later.
+  // Passes on to every line, and to lines opened later, that a rank is dead, has left or has failed
+  // the channel.
   void everywhere(const RankFailure& word);
 
  private:
-  // Words of lines that are not open yet, from ranks that may be out of their minds.
+  // Limit of words for lines that are not open yet: a rank may misbehave.
   static constexpr std::size_t most_kept = 4096;
 
   static void tell(const LineWatcher& watcher, const RankFailure& word);

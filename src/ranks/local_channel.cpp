@@ -16,17 +16,17 @@ namespace {
 
 constexpr int without_root = -1;
 
-// What the ranks share.
+// The state that the ranks share.
 struct Hall {
   explicit Hall(int size) : lines(static_cast<std::size_t>(size)) {}
 
   Mutex telling;
   Mutex mutex;
   CondVar changed;
-  std::uint64_t call STOWAGE_GUARDED_BY(mutex) = 0;  // that all have come to
+  std::uint64_t call STOWAGE_GUARDED_BY(mutex) = 0;  // the last call to which all have come
   std::optional<int> root STOWAGE_GUARDED_BY(mutex);
   std::map<int, std::string> parts STOWAGE_GUARDED_BY(mutex);                       // of the next call
-  std::shared_ptr<const std::vector<std::string>> texts STOWAGE_GUARDED_BY(mutex);  // of the last
+  std::shared_ptr<const std::vector<std::string>> texts STOWAGE_GUARDED_BY(mutex);  // of the last call
   std::optional<RankFailure> failure STOWAGE_GUARDED_BY(mutex);
   std::set<int> departed STOWAGE_GUARDED_BY(mutex);
   std::vector<Lines> lines;  // by rank
@@ -81,7 +81,8 @@ class LocalChannel final : public Channel {
   }
 
  private:
-  // What follows from a word on another rank comes behind the word on all: one is told at a time.
+  // Calls `function` for every other rank's lines, one word at a time: all ranks hear a word before they hear
+  // its consequences.
   template <class Function>
   void others(const Function& function) {
     const MutexLock lock(hall_->telling);
@@ -89,7 +90,7 @@ class LocalChannel final : public Channel {
       if (other != rank_) function(hall_->lines[static_cast<std::size_t>(other)]);
   }
   std::shared_ptr<const std::vector<std::string>> call(const char* name, int root, std::string_view text);
-  // Null where another rank makes another call.
+  // Returns null if another rank makes another call.
   std::shared_ptr<const std::vector<std::string>> bring(const char* name, int root, std::string_view text);
 
   const std::shared_ptr<Hall> hall_;
@@ -143,7 +144,7 @@ std::shared_ptr<const std::vector<std::string>> LocalChannel::bring(const char* 
     hall.call = number;
   }
   hall.changed.notify_all();
-  // The next call needs this rank, too, so that `texts` stays until it has been taken.
+  // The next call needs this rank too, so `texts` stays until this rank has taken it.
   while (hall.call < number) {
     if (!hall.failure && !hall.departed.empty())
       hall.failure = RankFailure{*hall.departed.begin(), {}, "it has ended", RankFailure::Kind::ended};

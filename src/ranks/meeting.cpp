@@ -19,14 +19,14 @@ namespace stowage::ranks {
 namespace {
 
 constexpr const char* call = "joining";
-// Guests who have not shown yet that they belong: when more come, or no more files are to be had, the first
-// is sent away.
+// Limit of guests that have not proved yet that they belong: if more come, or no more files can be opened,
+// the first guest is sent away.
 constexpr std::size_t most_guests = 256;
 constexpr int most_at_once = 64;                  // before they are heard
-constexpr std::chrono::seconds greeting_time{5};  // of one guest; of one try to connect
+constexpr std::chrono::seconds greeting_time{5};  // limit of a guest's greeting, and of an attempt to connect
 constexpr std::chrono::milliseconds between_tries{50};
-constexpr std::chrono::seconds answer_time{10};  // in which rank 0 says why its patience is lost
-constexpr std::chrono::seconds naming_time{5};   // in which a name that the system cannot resolve yet may be
+constexpr std::chrono::seconds answer_time{10};  // limit of rank 0's answer after its patience is over
+constexpr std::chrono::seconds naming_time{5};   // wait for a name that the system cannot resolve yet
 constexpr int most_told_strangers = 10;
 
 Deadline in_time(std::chrono::milliseconds time) { return Clock::now() + time; }
@@ -41,7 +41,8 @@ std::string place(const MeetingPoint& point) {
   return fmt::format("{}:{}", fmt::join(point.hosts, ","), point.port);
 }
 
-// Of all hosts. Throws InvalidInput where there are none: no waiting brings a name that nobody knows.
+// Returns the addresses of all hosts. Throws InvalidInput if there are none: waiting does not help against an
+// unknown name.
 std::vector<Address> resolved(const MeetingPoint& point) {
   if (point.is_local) return {local_address(getuid(), point.port)};
   for (const Deadline deadline = in_time(naming_time);; std::this_thread::sleep_for(between_looks)) {
@@ -138,7 +139,8 @@ std::vector<Descriptor> Reception::admit() {
   return std::move(ranks_);
 }
 
-// A rank that has come says nothing before the group has begun: bytes or an end are both its end.
+// Ends the meeting if a rank that has come has ended. Such a rank sends nothing before the group has begun,
+// so bytes count as its end too.
 void Reception::look_at_ranks() {
   for (int rank = 1; rank < options_.size; ++rank) {
     char next = 0;
@@ -166,7 +168,8 @@ void Reception::accept_guests(std::vector<Guest>& guests) {
   }
 }
 
-// Of another machine's nobody knows. Another user's is told so, whatever it says.
+// Whether the process is of this user; unknown for other machines, and then true. Another user's process is
+// told so and sent away.
 bool Reception::is_of_this_user(int connection) {
   const std::optional<uid_t> user = point_.is_local ? user_at(connection) : getuid();
   if (user == getuid()) return true;
@@ -176,7 +179,7 @@ bool Reception::is_of_this_user(int connection) {
   return false;
 }
 
-// False: it is done with, whether it belongs or not.
+// Returns false once the guest is done with, whether it belongs or not.
 bool Reception::serve(Guest& guest) {
   const std::size_t wanted = guest.hello ? proof_bytes : hello_bytes;
   std::array<char, hello_bytes> bytes{};
@@ -253,7 +256,8 @@ void Reception::lose(int rank, const std::string& how) {
   throw lost(rank, how);
 }
 
-// Little enough for every socket's buffer: one that is gone is found out by whoever needs it next.
+// Sends without waiting: the message fits every socket's buffer. A rank that has ended is noticed by the next
+// use of its connection.
 void Reception::tell_all(const std::string& message) {
   for (const Descriptor& rank : ranks_)
     if (rank) send_whole(rank.number(), message, Clock::now());
@@ -267,7 +271,7 @@ int Reception::first_missing() const {
 
 namespace {
 
-// So many bytes of rank 0.
+// Receives `bytes` bytes from rank 0.
 std::string receive(int socket, std::size_t bytes, Deadline deadline, const MeetingOptions& options,
                     const MeetingPoint& point) {
   std::optional<std::string> received = receive_whole(socket, bytes, deadline, options.look);
@@ -278,8 +282,8 @@ std::string receive(int socket, std::size_t bytes, Deadline deadline, const Meet
   return *received;
 }
 
-// None: what is there is no rank 0 of this group, and another address may be. Throws InvalidInput where it
-// is, and does not want this rank.
+// Returns false if the process at this address is not rank 0 of this group; another address may be. Throws
+// InvalidInput if it is rank 0 and refuses this rank.
 bool greet(int socket, const MeetingPoint& point, const MeetingOptions& options, bool is_last) {
   const Hello hello{options.rank, options.size, options.build, !options.secret.empty(), random_nonce()};
   const Deadline deadline = in_time(greeting_time);

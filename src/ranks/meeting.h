@@ -1,13 +1,13 @@
-// Meeting: how processes that know where rank 0 listens come together. Rank 0 listens, and every other rank
-// connects to it, again and again while nobody listens there yet, and shows that it belongs (greeting.h).
-// Once all have come rank 0 listens no more and tells all that the group has begun.
+// Meeting: brings together processes that know where rank 0 listens. Every other rank connects to rank 0,
+// retrying while nobody listens there yet, and proves that it belongs (greeting.h). Once all have come, rank
+// 0 stops listening and tells all that the group has begun.
 //
-// Where. Ranks of one machine and one user meet at a name that no other machine can reach; both ends see the
-// other's user. Others meet over TCP, where a secret says who belongs.
+// Place: ranks of one machine and one user meet at a name that no other machine can reach; both ends see the
+// other's user. Other ranks meet over TCP, where a secret tells who belongs.
 //
-// Strangers: who is silent, sends something else, is another user or does not know the secret is sent away
-// and holds up nobody. Ranks that belong but make no group (a rank twice, another size, another build) end
-// the meeting for all, as a rank does that has come and is gone.
+// Strangers: a process that is silent, sends something else, is of another user or does not know the secret
+// is sent away and holds up nobody. Ranks that belong but make no group (a rank twice, another size, another
+// build) end the meeting for all; so does a rank that has come and ends.
 #pragma once
 
 #include <chrono>
@@ -22,7 +22,8 @@ namespace stowage::ranks {
 
 struct MeetingPoint {
   bool is_local = false;  // all ranks are processes of this user on this machine
-  // Where rank 0 listens over TCP: the first of these addresses of its machine, else at all of them.
+  // Hosts of rank 0 for TCP: it listens at the first that is an address of its machine, else at all of its
+  // machine's addresses.
   std::vector<std::string> hosts;
   std::uint16_t port = 0;
 };
@@ -33,22 +34,23 @@ struct MeetingOptions {
   std::string build;   // the others' must be the same
   std::string secret;  // empty: none
   std::chrono::milliseconds patience = std::chrono::seconds(60);
-  // Asked some ten times a second while this rank waits, but for the system's answer what a name means; what
-  // it throws ends the meeting here.
+  // Called about ten times a second while this rank waits, except during the system's look-up of a name. An
+  // exception ends the meeting here.
   std::function<void()> look = [] {};
-  // A line for the user: who came from where, who was sent away.
+  // Prints a line for the user: who came from where, who was sent away.
   std::function<void(const std::string& line)> say = [](const std::string&) {};
 };
 
-// A place where rank 0 listens already: so that it can say where before the others ask.
+// A socket at which rank 0 listens already, so that it can tell the others where.
 class Reception {
  public:
-  // Throws InvalidInput where it cannot listen, or a host's name is nobody's.
+  // Throws InvalidInput if it cannot listen, or if a host's name is unknown.
   Reception(const MeetingPoint& point, const MeetingOptions& options);
 
   std::uint16_t port() const;
-  // Connections with all other ranks, by rank; none at 0. Throws InvalidInput where the ranks make no group,
-  // and CommunicatorError with the rank that has not come in time, or is gone. All that have come are told.
+  // Returns the connections with all other ranks, by rank; none at 0. Throws InvalidInput if the ranks make
+  // no group, and CommunicatorError with a rank that has not come in time or has ended. All ranks that have
+  // come are told.
   std::vector<Descriptor> admit();
 
  private:
@@ -72,11 +74,11 @@ class Reception {
   Descriptor listening_;
   std::vector<Descriptor> ranks_;
   int missing_ = 0;
-  int strangers_ = 0;  // that were sent away
+  int strangers_ = 0;  // number that were sent away
 };
 
-// The other ranks' part: the connection with rank 0, once the group has begun. Throws as admit() does on all,
-// and InvalidInput where the hosts' names are nobody's.
+// Joins as another rank: returns the connection with rank 0 once the group has begun. Throws as admit() does,
+// which fails on all ranks, and InvalidInput if the hosts' names are unknown.
 Descriptor join(const MeetingPoint& point, const MeetingOptions& options);
 
 }  // namespace stowage::ranks

@@ -1,7 +1,5 @@
 #include "src/ranks/message.h"
 
-#include "src/ranks/wire.h"
-
 namespace stowage::ranks {
 namespace {
 

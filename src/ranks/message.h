@@ -1,5 +1,5 @@
-// Messages between the ranks of a channel (channel.h), as bytes. Every integer is little-endian, and nothing
-// but what is written here goes over a socket.
+// Messages between the ranks of a channel (channel.h), as bytes. Every integer is little-endian, and sockets
+// carry nothing else.
 //
 //   message   u32 magic, u8 kind, u8[3] 0, i32 rank, u32 line, u32 bytes of the text, text
 //
@@ -42,10 +42,10 @@ struct Message {
 };
 
 inline constexpr std::size_t head_bytes = 20;
-// The longest text of a message: that of a call, and what packing needs beside it.
+// The longest text of a message: a call's text, and room for packing.
 inline constexpr std::size_t most_text = (std::size_t{64} << 20) + (std::size_t{64} << 10);
 
-// Thrown by readers: the bytes are no message.
+// Thrown by readers if the bytes are no message.
 class BadMessage : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -54,21 +54,34 @@ class BadMessage : public std::runtime_error {
 // Requires at most most_text bytes of text.
 std::string encode(const Message& message);
 
-// Texts within the text of a message: for each u32 bytes, then the bytes.
+// Packs texts into the text of a message: for each a u32 of its length, then its bytes.
 std::string pack(std::span<const std::string> texts);
-// Throws BadMessage: anything else than so many texts.
+// Returns exactly `texts` texts. Throws BadMessage for anything else.
 std::vector<std::string> unpack(std::string_view packed, std::size_t texts);
 
-// Messages out of bytes that come in pieces.
+// Reads messages from bytes that come in pieces.
 class MessageReader {
  public:
   void add(std::string_view bytes) { received_.append(bytes); }
-  // The next message; none while bytes are missing. Throws BadMessage.
+  // Returns the next message; nullopt while bytes are missing. Throws BadMessage.
   std::optional<Message> next();
 
  private:
   std::string received_;
-  std::size_t taken_ = 0;  // of them
+  std::size_t taken_ = 0;  // bytes of received_ that were read
 };
+
+// Appends the integer as four bytes, little-endian.
+inline void put(std::string& to, std::uint32_t value) {
+  for (int byte = 0; byte < 4; ++byte) to.push_back(static_cast<char>((value >> (8 * byte)) & 0xff));
+}
+
+// Requires four bytes at `at`.
+inline std::uint32_t get(std::string_view from, std::size_t at) {
+  std::uint32_t value = 0;
+  for (std::size_t byte = 0; byte < 4; ++byte)
+    value |= static_cast<std::uint32_t>(static_cast<unsigned char>(from[at + byte])) << (8 * byte);
+  return value;
+}
 
 }  // namespace stowage::ranks

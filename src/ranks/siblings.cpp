@@ -23,7 +23,8 @@ std::string contents(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// As it was given to the program: before that a child has its parent's.
+// Returns the rank in the environment that the process was started with; before exec a child shows
+// its parent's.
 std::optional<int> rank_in_environment(pid_t process, const std::string& variable) {
   const std::string environment = '\0' + contents(fmt::format("/proc/{}/environ", process));
   const std::string name = '\0' + variable + '=';
@@ -37,7 +38,8 @@ std::optional<int> rank_in_environment(pid_t process, const std::string& variabl
 
 enum class End : std::uint8_t { none, by_itself, by_a_signal };
 
-// Its parent may not have asked for its end yet: then the system knows how it came (proc(5), /proc/pid/stat).
+// Returns how the process ended. A zombie, whose parent has not collected it yet, still has its exit code
+// (proc(5), /proc/pid/stat).
 End end_of(pid_t process) {
   const std::string status = contents(fmt::format("/proc/{}/stat", process));
   const std::size_t name_end = status.rfind(") ");
@@ -49,7 +51,7 @@ End end_of(pid_t process) {
 
 }  // namespace
 
-// Each thread of the launcher has the children that it has started.
+// Collects the launcher's children; the system lists them by the thread that started them.
 void Siblings::look() {
   std::error_code error;
   for (const auto& thread :
@@ -62,7 +64,7 @@ void Siblings::look() {
   }
 }
 
-// Not where this process is the child of a script that is the launcher's.
+// Whether all ranks are seen; not if this process is the child of a script that the launcher started.
 bool Siblings::sees_all() const {
   return all_ > 0 && ranks_.contains(::getpid()) && !rank_in_environment(launcher_, variable_);
 }
@@ -78,7 +80,7 @@ std::vector<int> Siblings::ended(bool all_are_started) {
       ended.insert(rank);
     if (end == End::by_a_signal) killed.insert(rank);
   }
-  // Where one has ended by itself, another that is not there may be why.
+  // If a rank has ended by itself, the cause may be another rank that is missing.
   if ((all_are_started || !ended.empty()) && sees_all())
     for (int rank = 0; rank < all_; ++rank)
       if (!there.contains(rank)) ended.insert(rank);

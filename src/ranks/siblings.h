@@ -1,5 +1,5 @@
-// Siblings: the processes that a launcher has started on this machine, watched until all ranks have come
-// together. Until then the others would wait for one that has died.
+// Siblings: watches the processes that a launcher has started on this machine until all ranks have come
+// together. Without the watch, the ranks would wait for one that has died.
 #pragma once
 
 #include <sys/types.h>
@@ -12,14 +12,14 @@ namespace stowage::ranks {
 
 class Siblings {
  public:
-  // Children of the process `launcher`, this one among them, whose environment variable `rank` says which
-  // they are. `all`: so many ranks, if all are here; else 0.
+  // Watches the children of the process `launcher`, this process among them; their environment variable
+  // `rank` has their ranks. `all`: number of ranks if all run on this machine, else 0.
   Siblings(pid_t launcher, std::string rank, int all = 0)
       : launcher_(launcher), variable_(std::move(rank)), all_(all) {}
 
-  // The ranks that have ended: an earlier call, or this one, has seen them, or all must have been started by
-  // now and they are not there. Where it is known that a signal ended some of them, these alone: the others
-  // may have ended for them. None where the system does not say which processes there are.
+  // Returns the ranks that have ended: a call has seen them earlier, or they are missing although all must
+  // have been started by now. If signals are known to have ended some ranks, returns only these: the others
+  // may have ended because of them. Returns none if the system does not list processes.
   std::vector<int> ended(bool all_are_started = false);
 
  private:

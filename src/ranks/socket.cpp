@@ -37,7 +37,7 @@ Address address_of(sockaddr_in of) {
 
 const sockaddr* raw(const Address& address) { return reinterpret_cast<const sockaddr*>(&address.bytes); }
 
-// Whether `events` have come by then.
+// Returns whether `events` have come by the deadline.
 bool await(int socket, short events, Deadline deadline, const Look& look) {
   pollfd entry{socket, events, 0};
   for (;;) {
@@ -57,8 +57,8 @@ bool is_connected(int socket, Deadline deadline, const Look& look) {
   return error == 0;
 }
 
-// Where nobody listens at a port from which the system takes those of connections, it may take that very one:
-// the socket then talks to itself.
+// Whether the socket is connected to itself: if nobody listens at an ephemeral port, the system may choose
+// that very port for the connection.
 bool is_of_itself(int socket) {
   sockaddr_storage here{}, there{};
   socklen_t of_here = sizeof here, of_there = sizeof there;
@@ -139,7 +139,7 @@ std::vector<std::string> own_addresses() {
 Descriptor listen_at(const Address& address) {
   Descriptor listening(socket(address.bytes.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!listening) return {};
-  // A port at which nobody listens any more may still have connections that the system is about to forget.
+  // SO_REUSEADDR: old connections of a former listener may still occupy the port.
   const int on = 1;
   if (address.bytes.ss_family == AF_INET)
     setsockopt(listening.number(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);

@@ -1,5 +1,5 @@
-// Sockets of this machine and of others: what the users of connections between processes share. IPv4, and
-// names of the abstract kind for processes of one machine. Everything that waits does so until a deadline.
+// Sockets for connections between processes: IPv4, and abstract names for processes of one machine. Every
+// wait has a deadline.
 #pragma once
 
 #include <poll.h>
@@ -20,9 +20,10 @@ namespace stowage::ranks {
 
 using Clock = std::chrono::steady_clock;
 using Deadline = Clock::time_point;
-inline constexpr std::chrono::milliseconds between_looks{100};  // of who waits, at what else may end that
+// Pause of a waiting thread between its looks at other reasons to end.
+inline constexpr std::chrono::milliseconds between_looks{100};
 
-// An open file, closed when its owner dies.
+// Owns a file descriptor, and closes it.
 class Descriptor {
  public:
   Descriptor() = default;
@@ -40,48 +41,48 @@ class Descriptor {
   int number_ = -1;
 };
 
-// Where a socket listens or connects.
+// An address at which a socket listens or to which it connects.
 struct Address {
   sockaddr_storage bytes{};
   socklen_t length = 0;
   std::string text;  // "10.0.0.7:29500", or the abstract name
 };
-// The name by which processes of one user and one machine meet.
+// The abstract name at which processes of one user and one machine meet.
 Address local_address(uid_t user, std::uint16_t port);
 Address any_address(std::uint16_t port);
-// Why the system knows no address of a name.
+// The reason that the system knows no address of a name.
 struct Names {
   std::string why;
-  bool may_come = false;  // those that it asks do not answer
+  bool may_come = false;  // the name servers do not answer
 };
-// The IPv4 addresses of a name. Where it has none `names` says why.
+// Returns the IPv4 addresses of a name. If there are none, `names` says why.
 std::vector<Address> addresses_of(const std::string& host, std::uint16_t port, Names& names);
-// Whether this machine has that address, and it is not the loopback's.
+// Whether this machine has that address, other than the loopback's.
 bool is_own(const Address& address);
-// The addresses of this machine, but for the loopback's, of interfaces that are up.
+// Returns the addresses of this machine's interfaces that are up, except the loopback's.
 std::vector<std::string> own_addresses();
 
-// Where none is returned or the answer is false, errno says why.
+// The functions below set errno if they return nothing or false.
 
 Descriptor listen_at(const Address& address);
 std::uint16_t port_of(const Descriptor& listening);
 std::string peer_of(int socket);  // as Address::text
-// `look` is asked some ten times a second; what it throws ends the waiting.
+// Called about ten times a second during a wait; an exception ends the wait.
 using Look = std::function<void()>;
 Descriptor connect_to(
     const Address& address, Deadline deadline, const Look& look = [] {});
-// The user whose process is at the other end, of a socket of this machine.
+// Returns the user of the process at the other end of a local socket.
 std::optional<uid_t> user_at(int socket);
 
 bool poll_until(std::span<pollfd> entries, std::optional<Deadline> deadline);
 bool send_whole(int socket, std::string_view bytes, Deadline deadline);
-// So many bytes.
+// Receives exactly `bytes` bytes.
 std::optional<std::string> receive_whole(
     int socket, std::size_t bytes, Deadline deadline, const Look& look = [] {});
-// Small messages leave at once. A machine that is gone closes nothing: where nothing is under way to it the
-// system asks for it each second, and gives up behind three of them.
+// Makes small messages leave at once, and detects dead machines, which close no connection: while nothing is
+// under way, the system probes the other machine each second, and gives up after three probes.
 void keep_alive(int socket);
-// Whether what was sent is sent again and again, and the other machine has said nothing for so long.
+// Whether the system keeps resending bytes while the other machine has been silent for `time`.
 bool is_out_of_reach(int socket, std::chrono::milliseconds time);
 
 }  // namespace stowage::ranks

@@ -204,7 +204,7 @@ void Star::send(const SharedBytes& bytes, int except) {
   wake();
 }
 
-// Requires another thread than the channel's own.
+// Waits until all queued bytes are sent, but not on the channel's own thread, which sends them.
 void Star::flush() {
   const Deadline end = Clock::now() + sending_time;
   const MutexLock lock(mutex_);

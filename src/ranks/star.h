@@ -1,10 +1,10 @@
-// Star: the channel of processes. Each rank has one connection, to rank 0, which passes on failures, ends and
-// deaths, so that only rank 0 must be reached. Rank 0's own death is seen by all.
+// Star: the channel of processes. Every other rank has a connection to rank 0, which passes on failures, ends
+// and deaths, so that ranks must reach only rank 0. All ranks see rank 0's own death.
 //
-// A thread of the channel reads and writes the connections, and says each second that the process lives. What
-// a rank sends is queued in its own process: nobody waits for one that stands still.
+// A thread of the channel reads and writes the connections, and tells the others each second that the process
+// lives. Messages are queued in the sender's process: nobody waits for a rank that stands still.
 //
-// A process that has not been heard of for ten seconds is said to stand still (Waiting); behind
+// A process that has been silent for ten seconds is said to stand still (Waiting); after
 // StarOptions::standing_time it counts as dead.
 #pragma once
 
@@ -22,15 +22,17 @@ namespace stowage::ranks {
 struct StarOptions {
   int rank = 0;
   int size = 1;
-  // Connections with all others by rank, of rank 0; with rank 0 alone, at 0, of the others (meeting.h).
+  // Rank 0 has connections with all others, by rank; the others have one connection, with rank 0, at
+  // 0 (meeting.h).
   std::vector<Descriptor> connections;
   std::chrono::milliseconds alive_every = std::chrono::seconds(1);
-  std::chrono::milliseconds silence = std::chrono::seconds(10);       // from which a process stands still
+  std::chrono::milliseconds silence = std::chrono::seconds(10);       // after which a process stands still
   std::chrono::milliseconds standing_time = std::chrono::minutes(5);  // 0: it is waited for without end
-  // As ChannelOptions::waits; as often as alive_every says.
+  // As ChannelOptions::waits; called at intervals of alive_every.
   std::function<void(const Waiting&)> waits = [](const Waiting&) {};
-  // Called by the destructor once this rank has said that it leaves; throws nothing. Until it returns this
-  // rank learns which others fail or die (Channel::failure), and counts as dead where its process ends.
+  // The destructor calls it after it has told the others that this rank leaves; it must not throw. Until it
+  // returns, this rank learns of others' failures and deaths (Channel::failure), and counts as dead if its
+  // process ends.
   std::function<void(Channel&)> leaving = [](Channel&) {};
 };
 

@@ -1,5 +1,5 @@
-// Star: the channel of processes (star.h), whose calls are in star.cpp and whose thread is in
-// star_thread.cpp.
+// Star: the channel of processes (star.h), whose calls are in star.cpp and whose thread is
+// in star_thread.cpp.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ namespace stowage::ranks {
 
 inline constexpr std::uint32_t own_line = 0;  // the channel's
 inline constexpr int of_all = -1;             // a call without a root
-// For how long a word or the channel's end waits for connections that take no bytes.
+// Longest wait of a word, or of the channel's end, for connections that take no bytes.
 inline constexpr std::chrono::seconds sending_time{2};
 
 using SharedBytes = std::shared_ptr<const std::string>;  // one message to several ranks
@@ -43,7 +43,7 @@ class Star final : public Channel {
   std::optional<RankFailure> failure() const override;
   std::unique_ptr<Line> open_line(LineWatcher watcher) override;
 
-  // Tells all others on that line.
+  // Tells the failure to all other ranks on that line.
   void tell(std::uint32_t line, const RankFailure& failure);
   void end_line(std::uint32_t line);
 
@@ -53,11 +53,11 @@ class Star final : public Channel {
     Descriptor connection;
     MessageReader reader;              // the thread's own
     std::deque<SharedBytes> outgoing;  // under mutex_, as all below
-    std::size_t sent = 0;              // of the first of them
+    std::size_t sent = 0;              // bytes of the first one that were sent
     Deadline heard{};
     bool is_done = false;  // is gone, or dead
   };
-  // On rank 0: the texts that ranks have brought so far to the call that comes next.
+  // Rank 0's collection of texts for the next call.
   struct Collection {
     std::uint32_t call = 1;
     std::optional<int> root;
@@ -69,11 +69,11 @@ class Star final : public Channel {
   Waiting waiting(Deadline now) STOWAGE_REQUIRES(mutex_);
   bool is_standing(const Peer& peer, Deadline now) const;  // under mutex_
   bool stands_still(int rank) const;
-  // Returns why the channel fails: ranks that make different calls.
+  // Adds a rank's text to the collection. Returns the failure of the channel if ranks make different calls.
   std::optional<RankFailure> bring(int rank, int root, std::uint32_t number, std::string text);
   void deliver() STOWAGE_REQUIRES(mutex_);
 
-  // The thread.
+  // The thread's functions.
   void run();
   void read_from(Peer& peer);
   void handle(Peer& peer, Message message);
@@ -84,7 +84,7 @@ class Star final : public Channel {
 
   void lose(int rank, const std::string& how);
   void depart(int rank);
-  // The channel fails here.
+  // Fails the channel on this rank.
   void keep(const RankFailure& failure);
   void send(const SharedBytes& bytes, int except = of_all);
   void flush();
@@ -99,15 +99,15 @@ class Star final : public Channel {
   std::uint32_t calls_ STOWAGE_GUARDED_BY(mutex_) = 0;
   std::optional<Deadline> waits_since_ STOWAGE_GUARDED_BY(mutex_);  // a call
   Collection collection_ STOWAGE_GUARDED_BY(mutex_);
-  std::optional<Message> whole_ STOWAGE_GUARDED_BY(mutex_);  // of the last call that all have come to
+  std::optional<Message> whole_ STOWAGE_GUARDED_BY(mutex_);  // texts of the last call to which all have come
   std::optional<RankFailure> failure_ STOWAGE_GUARDED_BY(mutex_);
   std::set<int> departed_ STOWAGE_GUARDED_BY(mutex_);
   bool stops_ STOWAGE_GUARDED_BY(mutex_) = false;
   std::thread::id own_thread_ STOWAGE_GUARDED_BY(mutex_);
-  std::vector<int> standing_
-      STOWAGE_GUARDED_BY(mutex_);  // of the last tick; of other ranks what rank 0 has said
-  bool waited_ = false;            // at the last tick; the thread's own
-  std::thread thread_;             // last: it uses the rest
+  // Rank 0: the ranks that stood still at the last tick. Other ranks: those that rank 0 has named last.
+  std::vector<int> standing_ STOWAGE_GUARDED_BY(mutex_);
+  bool waited_ = false;  // at the last tick; the thread's own
+  std::thread thread_;   // last: it uses the rest
 };
 
 }  // namespace stowage::ranks

@@ -1,4 +1,4 @@
-// What the thread of a Star does: it reads and writes connections, and looks at the time.
+// The thread of a Star: it reads and writes connections, and watches the time.
 #include <fmt/core.h>
 #include <poll.h>
 #include <unistd.h>
@@ -66,7 +66,7 @@ void Star::read_from(Peer& peer) {
   {
     const MutexLock lock(mutex_);
     peer.heard = Clock::now();
-    // Who has been told that this rank is gone may go without a word.
+    // A peer that knows that this rank is gone may end without a word.
     if (got <= 0 && stops_) peer.is_done = true;
     if (peer.is_done) return;
   }
@@ -76,7 +76,7 @@ void Star::read_from(Peer& peer) {
     while (std::optional<Message> message = peer.reader.next()) {
       handle(peer, std::move(*message));
       const MutexLock lock(mutex_);
-      if (peer.is_done) return;  // what follows is of no rank any more
+      if (peer.is_done) return;  // later messages are of no rank
     }
   } catch (const BadMessage& error) {
     lose(peer.rank, fmt::format("it sends what no rank sends ({})", error.what()));
@@ -150,7 +150,7 @@ void Star::write_to(Peer& peer) {
     const std::string_view left = std::string_view(*peer.outgoing.front()).substr(peer.sent);
     const ssize_t sent =
         ::send(peer.connection.number(), left.data(), left.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (sent < 0) break;  // that it is gone is found by reading
+    if (sent < 0) break;  // reading finds that the peer is gone
     peer.sent += static_cast<std::size_t>(sent);
     if (peer.sent < peer.outgoing.front()->size()) break;
     peer.outgoing.pop_front();
@@ -185,7 +185,7 @@ void Star::tick(Deadline now) {
   }
 }
 
-// Whether one is lost.
+// Gives up peers that stand still for too long or are out of reach; returns whether there were any.
 bool Star::look_at_peers(Deadline now) {
   std::map<int, std::string> lost;
   {
@@ -203,7 +203,7 @@ bool Star::look_at_peers(Deadline now) {
   return !lost.empty();
 }
 
-// Of one that stands still. What rank 0 knows all learn; of others it alone.
+// Gives up a rank that stands still. Rank 0 tells all ranks; another rank tells rank 0.
 void Star::give_up(int rank, const std::string& why) {
   if (this->rank() == 0 || rank == 0) return lose(rank, why);
   send(bytes_of({MessageKind::died, rank, own_line, why}));

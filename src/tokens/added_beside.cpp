@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 
 #include "src/base/printable.h"
-#include "src/tokens/json_tokens.h"
 #include "src/tokens/mapped_file.h"
+#include "src/tokens/tokenizer_json.h"
 #include "stowage/error.h"
 
 namespace stowage {

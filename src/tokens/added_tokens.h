@@ -1,4 +1,4 @@
-// Tokens that are looked for in a text before anything else is done to it, and the tokenizers that have them.
+// Added tokens, which are found in a text before it is tokenized, and the tokenizers that have them.
 #pragma once
 
 #include <array>
@@ -18,7 +18,7 @@ namespace stowage {
 struct AddedToken {
   std::string text;  // not empty
   std::int32_t id = 0;
-  // Looked for between the tokens that are not late, in normalised text ("normalized" in tokenizer.json).
+  // Found between the tokens that are not late, in normalised text ("normalized" in tokenizer.json).
   bool late = false;
 };
 
@@ -31,11 +31,11 @@ class AddedTokens {
     std::size_t begin = 0;
     const AddedToken* token = nullptr;
   };
-  // The leftmost one at or behind `from`, and of those that begin there the longest.
+  // Returns the leftmost token at or behind `from`, the longest if several begin there.
   std::optional<Match> find(std::string_view text, std::size_t from) const;
   bool empty() const;
 
-  // Appends the ids of the tokens in `text`, and calls between(…) with what is between them.
+  // Appends the ids of the tokens in `text`, and calls between(…) with the text between them.
   template <class Between>
   void split(std::string_view text, std::vector<std::int32_t>& ids, Between between) const {
     std::size_t at = 0;
@@ -53,14 +53,14 @@ class AddedTokens {
   std::array<std::vector<AddedToken>, 256> by_first_byte_;  // longest first
 };
 
-// The texts of special tokens, in the order in which they are looked for.
+// Returns the texts of special tokens, in the order in which they are looked for.
 std::vector<std::string_view> special_texts();
 std::vector<std::string_view> texts_of(SpecialToken token);
 
-// What all tokenizers with added tokens do alike.
+// The common part of all tokenizers with added tokens.
 class AddingTokenizer : public Tokenizer {
  public:
-  // Returns a text as the model sees it. What is made of a text twice is made of it once.
+  // Returns a text as the model sees it. Idempotent.
   using Normalise = std::function<std::string(std::string_view)>;
   AddingTokenizer(Vocabulary vocabulary, std::vector<AddedToken> added, Normalise normalise = {});
 
@@ -69,13 +69,13 @@ class AddingTokenizer : public Tokenizer {
   std::optional<std::int32_t> special(SpecialToken token) const final;
 
  protected:
-  // The ids of a text without added tokens.
+  // Appends the ids of a text without added tokens.
   virtual void append_ids(std::string_view text, std::vector<std::int32_t>& ids) const = 0;
   const Vocabulary& vocabulary() const { return vocabulary_; }
   const std::vector<AddedToken>& added() const { return added_; }
 
  private:
-  // Finds the tokens that are not late; the text between them is left to append_late, which finds the others.
+  // Finds the tokens that are not late; append_late finds the late ones in the text between them.
   void append_early(std::string_view text, std::vector<std::int32_t>& ids) const;
   void append_late(std::string_view text, std::vector<std::int32_t>& ids) const;
 

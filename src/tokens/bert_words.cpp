@@ -10,8 +10,8 @@ namespace {
 
 constexpr CodePoint replacement = 0xFFFD;
 
-// Calls run(…) with what stands between two spaces, normalised, and space(…) with each space. Neither
-// decomposing nor lower case reaches over a space, or makes one.
+// Calls run(…) with the normalised text between two spaces, and space(…) with each space. Decomposition and
+// lower case never reach over a space, nor make one.
 template <class Run, class Space>
 class BertText {
  public:

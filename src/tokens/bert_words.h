@@ -1,4 +1,4 @@
-// BERT's words: cleaned text cut at white space, around punctuation and around Chinese characters, as the
+// BERT's words: cleaned text, cut at white space, around punctuation and around Chinese characters, like the
 // "basic tokenizer" of Devlin et al., "BERT: Pre-training of Deep Bidirectional Transformers".
 #pragma once
 
@@ -10,8 +10,8 @@
 
 namespace stowage {
 
-// The text behind BERT's normalizer, in which tokens that are normalized are looked for: the same words are
-// in it.
+// Returns the text as BERT's normalizer leaves it, in which late added tokens are looked for. It has the
+// same words.
 std::string bert_normalised(std::string_view text, const WordPieceOptions& options);
 
 // Calls take(word) for each word in order; none is empty.

@@ -4,10 +4,10 @@
 #include <nlohmann/json.hpp>
 
 #include "src/graph/json_field.h"
-#include "src/tokens/byte_letters.h"
 #include "src/tokens/byte_pair_tokenizer.h"
-#include "src/tokens/json_tokens.h"
-#include "src/tokens/text_lines.h"
+#include "src/tokens/gpt2_pieces.h"
+#include "src/tokens/text_parts.h"
+#include "src/tokens/tokenizer_json.h"
 #include "stowage/error.h"
 
 namespace stowage {
@@ -28,7 +28,7 @@ void read_merges(std::string_view text, const std::string& name, BytePairParts& 
   });
 }
 
-// Special tokens stand in the vocabulary like any other; what sets them apart is that no merge makes them.
+// Returns the special tokens. They stand in the vocabulary like any other token, but no merge makes them.
 std::vector<AddedToken> special_tokens_in(const BytePairParts& parts) {
   std::vector<AddedToken> found;
   for (const std::string_view text : special_texts()) {

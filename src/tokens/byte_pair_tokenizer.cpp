@@ -7,9 +7,8 @@
 #include <span>
 
 #include "src/base/printable.h"
-#include "src/tokens/byte_letters.h"
 #include "src/tokens/gpt2_pieces.h"
-#include "src/tokens/tokenizer_json_writer.h"
+#include "src/tokens/tokenizer_json.h"
 #include "stowage/error.h"
 
 namespace stowage {
@@ -46,7 +45,7 @@ class BytePairTokenizer : public AddingTokenizer {
 
  protected:
   void append_ids(std::string_view text, std::vector<std::int32_t>& ids) const override {
-    // Where the ids of a piece are that came before.
+    // The ids of a piece that came before, as a range of `ids`.
     struct Range {
       std::size_t begin = 0;
       std::size_t end = 0;

@@ -15,15 +15,16 @@
 
 namespace stowage {
 
-// As read; tokens are spelled by the letters of byte_letters.h. Made in this order by those who read files.
+// Parts read from files; tokens are spelled by the letters of gpt2_pieces.h. Readers call the functions in
+// this order.
 class BytePairParts {
  public:
   // `name`: the file, for messages; each function throws InvalidInput that begins with it.
   explicit BytePairParts(std::string name) : name_(std::move(name)) {}
 
   void add_token(std::string letters, std::int32_t id);
-  // That some bytes have tokens at all: else it is another kind of vocabulary. One that was trained on some
-  // text alone may lack bytes that are not in it; text that has them is refused.
+  // Requires that some bytes have tokens: else it is another kind of vocabulary. A vocabulary trained on one
+  // text may lack bytes that are not in it; text that has these bytes is refused.
   void require_bytes() const;
   // `where`: the line or field in `name`.
   void add_merge(std::string_view first, std::string_view second, const std::string& name,
@@ -42,7 +43,8 @@ class BytePairParts {
 
 std::unique_ptr<Tokenizer> make_byte_pair_tokenizer(BytePairParts parts);
 
-// The texts of vocab.json and merges.txt, and the names of the files for messages; and what is beside them.
+// Reads the texts of vocab.json and merges.txt, with the files' names for messages, and the files
+// beside them.
 std::unique_ptr<Tokenizer> read_byte_pair_files(std::string_view vocab_json, const std::string& vocab_name,
                                                 std::string_view merges_text, const std::string& merges_name,
                                                 const AddedBeside& beside = {});

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "src/tokens/added_tokens.h"
-#include "src/tokens/byte_letters.h"
 #include "src/tokens/gpt2_pieces.h"
 #include "src/tokens/merge_table.h"
 #include "stowage/error.h"
@@ -25,7 +24,7 @@ struct CountedPiece {
   std::uint64_t count = 0;
 };
 
-// The text's different pieces, as ids of bytes, in the order in which they come first.
+// Returns the text's distinct pieces, as ids of bytes, in order of their first occurrence.
 std::vector<CountedPiece> count_pieces(std::string_view text) {
   std::array<std::int32_t, 256> byte_ids;
   for (std::size_t id = 0; id < byte_ids.size(); ++id)
@@ -49,7 +48,7 @@ std::vector<CountedPiece> count_pieces(std::string_view text) {
   return pieces;
 }
 
-// How often each pair of neighbours occurs, kept up to date merge by merge, and the most frequent one.
+// Counts of each pair of neighbours, updated merge by merge, and the most frequent pair.
 class PairCounts {
  public:
   explicit PairCounts(std::vector<CountedPiece> pieces) : pieces_(std::move(pieces)) {
@@ -62,7 +61,7 @@ class PairCounts {
     push_touched();
   }
 
-  // Takes the pair that is merged next off the queue; nothing where none occurs often enough.
+  // Takes the next pair to merge off the queue; nullopt if no pair occurs often enough.
   std::optional<TokenPair> next() {
     while (!queue_.empty()) {
       const Entry entry = queue_.top();
@@ -81,7 +80,7 @@ class PairCounts {
       merge_in(pieces_[place].tokens, pair, made);
       for_each_pair(place, [&](TokenPair now) {
         pairs_[now].count += pieces_[place].count;
-        // All others were there before, and do not occur more often now.
+        // Only pairs with the new token can occur more often than before.
         if (now.first == made || now.second == made) note(now, place);
       });
     }
@@ -91,9 +90,9 @@ class PairCounts {
  private:
   struct Pair {
     std::uint64_t count = 0;
-    std::vector<std::size_t> pieces;  // those that may hold it
+    std::vector<std::size_t> pieces;  // pieces that may hold the pair
   };
-  // May be out of date, but is never below the pair's count when nothing has been pushed for it since.
+  // An entry may be out of date, but the pair's latest entry is never below its count.
   struct Entry {
     std::uint64_t count = 0;
     TokenPair pair;

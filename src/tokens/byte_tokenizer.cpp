@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 
-#include "src/tokens/byte_letters.h"
-#include "src/tokens/tokenizer_json_writer.h"
+#include "src/tokens/gpt2_pieces.h"
+#include "src/tokens/tokenizer_json.h"
 #include "stowage/error.h"
 #include "stowage/tokenizer.h"
 
@@ -30,7 +30,7 @@ class ByteTokenizer : public Tokenizer {
   }
   std::int32_t vocabulary_size() const override { return byte_values; }
   std::optional<std::int32_t> special(SpecialToken /*token*/) const override { return {}; }
-  // Byte pairs without a merge.
+  // Writes byte pairs without a merge.
   std::string to_json(std::span<const MissingToken> missing, Framing framing) const override {
     Vocabulary vocabulary;
     for (std::int32_t byte = 0; byte < byte_values; ++byte)

@@ -18,7 +18,7 @@ namespace {
 
 class OpenedFile {
  public:
-  // Not waiting for a writer where it is a pipe.
+  // Opens without waiting for a writer if the path is a pipe.
   explicit OpenedFile(const std::string& path)
       : descriptor_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {}
   OpenedFile(const OpenedFile&) = delete;
@@ -34,7 +34,7 @@ class OpenedFile {
 
 }  // namespace
 
-// Delegates, so that what is mapped is given back where it throws.
+// Delegates to the default constructor, so that the destructor unmaps the file if this throws.
 MappedFile::MappedFile(const std::string& path, std::string_view remedy) : MappedFile() {
   const auto refuse = [&](const std::string& why) {
     throw InvalidInput(fmt::format("cannot read '{}': {}; {}", path, why, remedy));

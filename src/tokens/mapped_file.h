@@ -1,4 +1,4 @@
-// A file in memory, read page by page as it is looked at.
+// A memory-mapped file, whose pages are read on first access.
 #pragma once
 
 #include <cstddef>
@@ -10,9 +10,9 @@ namespace stowage {
 class MappedFile {
  public:
   MappedFile() = default;
-  // Throws InvalidInput that names `path` and ends with `remedy` where it is no regular file that can be
-  // read, or a pointer of Git LFS. The file must keep its length while it is mapped: a page that is gone ends
-  // the program (SIGBUS).
+  // Throws InvalidInput that names `path` and ends with `remedy` if it is no readable regular file, or a
+  // pointer of Git LFS. Requires that the file keeps its length while it is mapped: access to a lost page
+  // ends the program (SIGBUS).
   MappedFile(const std::string& path, std::string_view remedy);
   MappedFile(MappedFile&& other) noexcept;
   MappedFile& operator=(MappedFile&& other) noexcept;

@@ -47,7 +47,7 @@ class MergeTable::Worker {
     }
   };
 
-  // The merge of the node at `at` with the next one, if there is such a merge.
+  // Returns the merge of the node at `at` with the next one; null if there is none.
   const Merge* merge_at(std::size_t at) const {
     const Node& node = nodes_[at];
     return node.next == none ? nullptr : table_.find({node.token, nodes_[node.next].token});
@@ -55,7 +55,7 @@ class MergeTable::Worker {
   void consider(std::size_t at) {
     if (const Merge* merge = merge_at(at)) queue_.push({merge->rank, at, merge->made});
   }
-  // Whether its tokens still stand there: others may have been merged with their neighbours.
+  // Whether the candidate's tokens still stand there: they may have been merged with other neighbours.
   bool holds(const Candidate& candidate) const {
     if (nodes_[candidate.at].token == gone) return false;
     const Merge* merge = merge_at(candidate.at);

@@ -1,4 +1,4 @@
-// Byte-pair merges, and what they make of a piece of text.
+// Byte-pair merges, and their application to a piece of text.
 #pragma once
 
 #include <cstdint>
@@ -25,11 +25,12 @@ struct TokenPairHash {
 
 class MergeTable {
  public:
-  // Earlier calls come first. A pair that is given again takes its later place, as in `tokenizers`.
+  // Adds a merge; merges of earlier calls come first. A pair that is added again takes its later place, as
+  // in `tokenizers`.
   void add(TokenPair pair, std::int32_t made);
 
-  // Merges `tokens` where they are: the earliest merge of all neighbours first, of equal ones the leftmost.
-  // In time proportional to n log n.
+  // Merges `tokens` in place: always the earliest merge of any neighbours, the leftmost of equals. Takes O(n
+  // log n) time.
   void apply(std::vector<std::int32_t>& tokens) const;
 
   std::size_t size() const { return merges_.size(); }

@@ -8,10 +8,10 @@
 namespace stowage {
 namespace {
 
-// Four would do for long halves; those of a few bits need more to leave every order alike (as in NIST SP
-// 800-38G).
+// Four rounds would do for long halves; halves of a few bits need more for uniform permutations (as in NIST
+// SP 800-38G).
 constexpr std::uint32_t rounds = 12;
-constexpr std::uint32_t stream = 3;  // what else draws from Philox by the same seed has another one
+constexpr std::uint32_t stream = 3;  // other users of Philox with the same seed have other streams
 
 class Feistel {
  public:

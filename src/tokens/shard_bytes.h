@@ -17,13 +17,13 @@ inline constexpr std::int64_t most_shard_tokens = INT32_MAX;
 std::size_t bytes_per_token(ShardVersion version);
 std::string shard_header(ShardVersion version, std::int64_t tokens);
 
-// Tokens within bytes of somebody else's.
+// Tokens within bytes that the caller owns.
 struct ShardBytes {
   ShardVersion version = ShardVersion::two_bytes;
   std::string_view tokens;
 
   std::int64_t size() const;
-  // Unsigned, as it stands there. `index` < size().
+  // Returns the token, unsigned, as stored. Requires index < size().
   std::uint32_t token(std::int64_t index) const;
 };
 

@@ -26,7 +26,7 @@ bool is_border(std::string_view text, std::size_t at) {
 
 std::size_t end_of_part(std::string_view text, std::size_t begin, std::size_t least) {
   if (text.size() - begin <= least) return text.size();
-  // A border right behind a line end; of an empty part there is none.
+  // A border stands right behind a line end, and a part is not empty.
   for (std::size_t at = begin + std::max<std::size_t>(least, 1) - 1;;) {
     at = text.find('\n', at);
     if (at == std::string_view::npos || ++at == text.size()) return text.size();

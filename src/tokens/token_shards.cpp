@@ -4,17 +4,44 @@
 #include <glob.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <filesystem>
 
+#include "src/tokens/mapped_file.h"
 #include "src/tokens/permutation.h"
+#include "src/tokens/shard_bytes.h"
 #include "stowage/error.h"
 
 namespace stowage {
+
+class TokenShard::Contents {
+ public:
+  explicit Contents(const std::string& path)
+      : path(path),
+        file(path, "give a token shard as llm.c writes them"),
+        bytes(parse_shard(file.text(), path)) {}
+
+  std::string path;
+  MappedFile file;
+  ShardBytes bytes;
+};
+
+TokenShard::TokenShard(const std::string& path) : contents_(std::make_shared<const Contents>(path)) {}
+
+const std::string& TokenShard::path() const { return contents_->path; }
+ShardVersion TokenShard::version() const { return contents_->bytes.version; }
+std::int64_t TokenShard::size() const { return contents_->bytes.size(); }
+
+void TokenShard::read(std::int64_t first, std::span<std::int32_t> tokens,
+                      std::int32_t vocabulary_size) const {
+  read_tokens(contents_->bytes, contents_->path, first, tokens, vocabulary_size);
+}
+
 namespace {
 
 namespace fs = std::filesystem;
 
-// The paths that a shell's pattern stands for; none where nothing is there.
+// Returns the paths that match a shell's pattern.
 std::vector<std::string> paths_like(const std::string& pattern) {
   ::glob_t found{};
   std::vector<std::string> paths;
@@ -105,7 +132,7 @@ void TokenShards::sample(std::uint64_t epoch, std::uint64_t index, std::span<std
         fmt::format("a sample has {} tokens and as many targets; give room for these", sampling_.sequence));
   const std::uint64_t place =
       sampling_.shuffled ? permuted(index, samples_per_epoch(), sampling_.seed, epoch) : index;
-  // The last shard that begins at or before it; of those without samples none.
+  // The sample's shard is the last one that begins at or before it, which skips shards without samples.
   const auto behind = std::upper_bound(first_samples_.begin(), first_samples_.end(), place);
   const auto shard = static_cast<std::size_t>(behind - first_samples_.begin()) - 1;
   const auto first = static_cast<std::int64_t>(place - first_samples_[shard]) * sampling_.sequence;

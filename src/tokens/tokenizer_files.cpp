@@ -1,15 +1,15 @@
-// What an exported model needs beside its weights so that AutoTokenizer gives the same ids.
+// Files that an exported model needs beside its weights so that AutoTokenizer gives the same ids.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 
-#include "src/tokens/tokenizer_json_writer.h"
+#include "src/tokens/tokenizer_json.h"
 
 namespace stowage {
 namespace {
 
-// The text of `token`, where the tokenizer or `missing` has it.
+// Returns the text of `token`, if the tokenizer or `missing` has it.
 std::optional<std::string> text_of(SpecialToken token, const Tokenizer& tokenizer,
                                    std::span<const MissingToken> missing) {
   if (const auto id = tokenizer.special(token)) return tokenizer.decode(std::span(&*id, 1));
@@ -24,12 +24,12 @@ std::optional<std::string> text_of(SpecialToken token, const Tokenizer& tokenize
 std::map<std::string, std::string> tokenizer_files(const Tokenizer& tokenizer,
                                                    std::span<const MissingToken> missing,
                                                    std::int64_t positions, Framing framing) {
-  // A class that reads tokenizer.json alone: those of the models add special tokens of their own.
+  // A class that reads only tokenizer.json: the models' own classes would add special tokens.
   std::vector<std::string> members = {
       R"("tokenizer_class": "PreTrainedTokenizerFast")", R"("clean_up_tokenization_spaces": false)",
       fmt::format(R"("model_max_length": {})", positions),
-      // By default transformers 4 has token types too, which GPT-2 would add to
-      // its embeddings as tokens, and transformers 5 has none, which BERT needs.
+      // The defaults do not fit: transformers 4 passes token types, which GPT-2 would add to its embeddings
+      // as tokens; transformers 5 does not, and BERT needs them.
       fmt::format(R"("model_input_names": ["input_ids", {}"attention_mask"])",
                   framing == Framing::pairs ? R"("token_type_ids", )" : "")};
   constexpr std::pair<const char*, SpecialToken> roles[] = {

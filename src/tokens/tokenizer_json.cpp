@@ -8,7 +8,7 @@
 #include "src/base/printable.h"
 #include "src/graph/json_field.h"
 #include "src/tokens/byte_pair_tokenizer.h"
-#include "src/tokens/json_tokens.h"
+#include "src/tokens/vocabulary.h"
 #include "src/tokens/word_piece_tokenizer.h"
 #include "stowage/error.h"
 
@@ -27,7 +27,7 @@ void require_absent(const JsonField& object, std::initializer_list<const char*> 
   }
 }
 
-// Words that may be missing or empty, and else would change ids.
+// Requires members that are missing or empty: other words would change ids.
 void require_empty(const JsonField& object, std::initializer_list<const char*> names) {
   for (const char* name : names) {
     if (is_absent(object, name)) continue;
@@ -61,7 +61,8 @@ std::vector<AddedToken> read_added(const JsonField& root) {
   return added;
 }
 
-// An added token may be one of the model's or a new one, but its text and its id may not be two tokens.
+// Adds the added tokens. One may be a token of the model or a new one, but its text and its id must not
+// belong to two tokens.
 void add_to_vocabulary(const JsonField& root, const std::vector<AddedToken>& added, Vocabulary& vocabulary) {
   for (const AddedToken& token : added) {
     const std::string* there = vocabulary.token(token.id);
@@ -89,7 +90,7 @@ void read_merge(const JsonField& item, const std::string& where, const std::stri
   parts.add_merge(text.substr(0, space), text.substr(space + 1), name, where);
 }
 
-// GPT-2's own pattern (gpt2_pieces.h), as Split has it.
+// GPT-2's own pattern (gpt2_pieces.h), as written for Split.
 constexpr std::string_view gpt2_pattern =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
@@ -103,14 +104,14 @@ void require_gpt2_split(const JsonField& split) {
   require_flag(split, "invert", false, false);
 }
 
-// A Sequence's members; of anything else itself.
+// Returns a Sequence's members; for anything else, the field itself.
 std::vector<JsonField> steps_of(const JsonField& field, const char* members) {
   if (!field.has("type") || field.member("type").text() != "Sequence") return {field};
   constexpr std::size_t most_steps = 16;
   return field.member(members).list(most_steps, [](const JsonField& item) { return item; });
 }
 
-// ByteLevel, which cuts a text into GPT-2's pieces itself, or behind a Split that does.
+// Requires ByteLevel, which cuts a text into GPT-2's pieces, or a Split that does so before ByteLevel.
 void require_gpt2_pieces(const JsonField& splitter) {
   const std::vector<JsonField> steps = steps_of(splitter, "pretokenizers");
   if (steps.empty() || steps.size() > 2)
@@ -121,7 +122,7 @@ void require_gpt2_pieces(const JsonField& splitter) {
   require_flag(steps.back(), "use_regex", true, steps.size() == 1);
 }
 
-// Those that lie beside come to those of the file.
+// Adds the file's tokens, then the tokens of the files beside it.
 void add_all(const JsonField& root, const AddedBeside& beside, Vocabulary& vocabulary,
              std::vector<AddedToken>& added) {
   added = read_added(root);
@@ -163,7 +164,7 @@ WordPieceOptions read_bert_normalizer(const JsonField& normalizer) {
   return options;
 }
 
-// A class of BERT's goes by tokenizer_config.json, and by its defaults.
+// Requires equal settings in both files: BERT's classes follow tokenizer_config.json and its defaults.
 void require_alike(const WordPieceOptions& options, const AddedBeside& beside, const std::string& name) {
   if (beside.config.empty()) return;
   const auto require = [&](const char* setting, bool otherwise, bool value) {
@@ -216,6 +217,20 @@ std::unique_ptr<Tokenizer> read_tokenizer_json(std::string_view text, const std:
 
 std::unique_ptr<Tokenizer> tokenizer_from_json(std::string_view text) {
   return read_tokenizer_json(text, "tokenizer.json");
+}
+
+std::int32_t token_id(const JsonField& field) {
+  const std::int64_t id = field.integer();
+  if (id < 0 || id >= Vocabulary::most_ids)
+    field.fail(fmt::format("an id from 0 to {}", Vocabulary::most_ids - 1));
+  return static_cast<std::int32_t>(id);
+}
+
+std::vector<std::pair<std::string, std::int32_t>> tokens_in(const JsonField& field) {
+  std::vector<std::pair<std::string, std::int32_t>> tokens;
+  for (const auto& [token, id] : field.members(static_cast<std::size_t>(Vocabulary::most_ids)))
+    tokens.emplace_back(token, token_id(id));
+  return tokens;
 }
 
 }  // namespace stowage

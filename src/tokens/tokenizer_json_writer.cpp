@@ -1,4 +1,4 @@
-#include "src/tokens/tokenizer_json_writer.h"
+#include "src/tokens/tokenizer_json.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -10,7 +10,7 @@
 namespace stowage {
 namespace {
 
-// Ids in order: a file is the same whenever it is written.
+// Returns the tokens by rising ids, so that the file's text is always the same.
 std::map<std::int32_t, std::string> tokens_by_id(const Vocabulary& vocabulary,
                                                  std::span<const MissingToken> missing) {
   std::map<std::int32_t, std::string> tokens;
@@ -45,7 +45,7 @@ std::string piece(std::string_view kind, std::string_view name, int segment) {
   return fmt::format(R"({{"{}":{{"id":{},"type_id":{}}}}})", kind, json_text(name), segment);
 }
 
-// [CLS] A [SEP] and [CLS] A [SEP] B [SEP]; null where one of the two is not there.
+// Returns the templates [CLS] A [SEP] and [CLS] A [SEP] B [SEP]; null if [CLS] or [SEP] is missing.
 std::string framing_json(const std::map<std::int32_t, std::string>& tokens) {
   const auto find = [&](SpecialToken token) {
     const std::string_view text = texts_of(token).front();

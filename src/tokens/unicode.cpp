@@ -21,7 +21,8 @@ bool known_in(CodePoint point, std::uint8_t major, std::uint8_t minor) {
   return age[0] != 0 && std::tie(age[0], age[1]) <= std::tie(major, minor);
 }
 
-// The general category (a UCharCategory) in Unicode 8.0: that of today, but for what came or changed since.
+// Returns the general category (a UCharCategory) in Unicode 8.0: today's, except for characters that came or
+// changed since.
 int category_of_unicode_8(CodePoint point) {
   switch (point) {
     case 0x166D:
@@ -134,7 +135,7 @@ bool is_punctuation(CodePoint point) {
 }
 
 bool is_chinese(CodePoint point) {
-  // The blocks of BERT's tokenizer, with the 2B920 where Unicode has 2B820.
+  // The blocks of BERT's tokenizer, including its 2B920 for Unicode's 2B820.
   static constexpr std::array<std::pair<CodePoint, CodePoint>, 8> blocks{{{0x4E00, 0x9FFF},
                                                                           {0x3400, 0x4DBF},
                                                                           {0x20000, 0x2A6DF},

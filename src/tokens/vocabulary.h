@@ -19,23 +19,24 @@ using TextMap = std::unordered_map<std::string, Value, TextHash, std::equal_to<>
 
 class Vocabulary {
  public:
-  // Of ids from outside. What has more tokens is no vocabulary, and memory goes with the tokens that are
-  // there.
+  // Limit of ids from outside: no vocabulary has more tokens. Memory grows with the tokens that exist, not
+  // with their ids.
   static constexpr std::int32_t most_ids = 1 << 24;
 
   Vocabulary() = default;
   Vocabulary(Vocabulary&&) = default;
   Vocabulary& operator=(Vocabulary&&) = default;
 
-  // Whether it could be added: neither the token nor the id is there yet.
+  // Adds the token, unless the token or the id is there already; returns whether it was added.
   bool add(std::string token, std::int32_t id);
-  // As where a list has one token twice: the text means the later id, and both ids mean the text.
+  // Adds a token that may be there already, as in a list with one token twice: then the text means the later
+  // id, and both ids mean the text.
   void add_or_move(std::string token, std::int32_t id);
 
   std::optional<std::int32_t> id(std::string_view token) const;
-  // Null where no token has this id.
+  // Returns null if no token has this id.
   const std::string* token(std::int32_t id) const;
-  // Throws InvalidInput where no token has this id.
+  // Throws InvalidInput if no token has this id.
   const std::string& require_token(std::int32_t id) const;
 
   std::int32_t size() const { return size_; }  // above every id

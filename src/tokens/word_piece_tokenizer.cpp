@@ -6,22 +6,22 @@
 #include <span>
 
 #include "src/tokens/bert_words.h"
-#include "src/tokens/text_lines.h"
-#include "src/tokens/tokenizer_json_writer.h"
+#include "src/tokens/text_parts.h"
+#include "src/tokens/tokenizer_json.h"
 #include "src/tokens/unicode.h"
 #include "stowage/error.h"
 
 namespace stowage {
 namespace {
 
-// The longest token of one kind that a text begins with.
+// Finds the longest token of one kind that a text begins with.
 class LongestToken {
  public:
   void add(std::string_view text, std::int32_t id) {
     ids_.insert_or_assign(std::string(text), id);
     longest_ = std::max(longest_, text.size());
   }
-  // Its length in bytes, one of `ends`, and id; length 0 where there is none.
+  // Returns the token's length in bytes, one of `ends`, and its id; length 0 if there is none.
   std::pair<std::size_t, std::int32_t> find(std::string_view text, std::span<const std::size_t> ends,
                                             std::size_t begin) const {
     for (auto end = ends.rbegin(); end != ends.rend() && *end > begin; ++end) {
@@ -99,8 +99,8 @@ class WordPieceTokenizer : public AddingTokenizer {
   }
 
  private:
-  // The longest token that the word begins with, then the longest that goes on with it; one unknown token for
-  // the whole word where it cannot be put together.
+  // Appends the longest token that the word begins with, then the longest tokens that continue it; if they do
+  // not cover the word, one unknown token for the whole word.
   void append_word(std::string_view word, std::span<const std::size_t> ends,
                    std::vector<std::int32_t>& ids) const {
     const std::size_t before = ids.size();

@@ -24,7 +24,7 @@ struct WordPieceParts {
 
 std::unique_ptr<Tokenizer> make_word_piece_tokenizer(WordPieceParts parts);
 
-// The text of vocab.txt, and the file's name for messages; and what is beside it.
+// Reads the text of vocab.txt, with the file's name for messages, and the files beside it.
 std::unique_ptr<Tokenizer> read_word_piece_file(std::string_view vocab_text, const std::string& name,
                                                 const WordPieceOptions& options,
                                                 const AddedBeside& beside = {});

@@ -1,7 +1,6 @@
 // What an allocator wrote of its own history: `stowage replay history.json`.
-#include "src/history/allocator_history.h"
 
-#include "src/history/history_json.h"
+#include "src/history/histories.h"
 #include "tests/fuzz/target.h"
 #include "tools/replay/caching_model.h"
 

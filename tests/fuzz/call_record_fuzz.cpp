@@ -1,7 +1,6 @@
 // What `stowage run --record` wrote: `stowage replay record.csv`.
-#include "src/history/call_record.h"
 
-#include "src/history/history_json.h"
+#include "src/history/histories.h"
 #include "tests/fuzz/target.h"
 
 namespace stowage::fuzz {

@@ -1,5 +1,5 @@
 // Recorded histories: `stowage replay run.jsonl`. What is read is replayed too.
-#include "src/history/history_json.h"
+#include "src/history/histories.h"
 
 #include "tests/fuzz/target.h"
 #include "tests/support/checked_model.h"

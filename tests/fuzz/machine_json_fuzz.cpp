@@ -1,5 +1,5 @@
 // Machine files: `--machine FILE`.
-#include "src/machine/machine_text.h"
+#include "src/machine/chosen_machine.h"
 #include "stowage/machine_file.h"
 #include "tests/fuzz/target.h"
 #include "tests/machine/sample_file.h"

@@ -1,6 +1,5 @@
 // A log of RMM: `stowage replay rmm.csv`.
-#include "src/history/history_json.h"
-#include "src/history/rmm_log.h"
+#include "src/history/histories.h"
 #include "tests/fuzz/target.h"
 
 namespace stowage::fuzz {

@@ -1,4 +1,4 @@
-#include "src/history/allocator_history.h"
+#include "src/history/histories.h"
 
 #include <gtest/gtest.h>
 

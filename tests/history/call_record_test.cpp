@@ -1,4 +1,4 @@
-#include "src/history/call_record.h"
+#include "src/history/histories.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "src/history/history_json.h"
+#include "src/history/histories.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "src/history/rmm_log.h"
+#include "src/history/histories.h"
 
 #include <gtest/gtest.h>
 

@@ -1,8 +1,7 @@
-#include "src/placement/greedy.h"
+#include "src/placement/methods.h"
 
 #include <gtest/gtest.h>
 
-#include "src/placement/sweep.h"
 #include "tests/placement/instances.h"
 
 namespace stowage::placement {

@@ -1,4 +1,4 @@
-#include "src/placement/repeats.h"
+#include "src/placement/turn_order.h"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "src/placement/greedy.h"
+#include "src/placement/methods.h"
 #include "tests/placement/instances.h"
 #include "tests/support/printed_name.h"
 

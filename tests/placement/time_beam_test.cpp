@@ -1,4 +1,4 @@
-#include "src/placement/time_beam.h"
+#include "src/placement/methods.h"
 
 #include <gtest/gtest.h>
 

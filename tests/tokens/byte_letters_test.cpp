@@ -1,4 +1,4 @@
-#include "src/tokens/byte_letters.h"
+#include "src/tokens/gpt2_pieces.h"
 
 #include <gtest/gtest.h>
 

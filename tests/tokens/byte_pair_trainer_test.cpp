@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <map>
 
-#include "src/tokens/byte_letters.h"
 #include "src/tokens/gpt2_pieces.h"
 #include "tests/support/expect_refused.h"
 #include "tests/tokens/fixtures.h"

@@ -9,8 +9,7 @@
 #include <utility>
 
 #include "src/graph/json_field.h"
-#include "src/machine/machine_here.h"
-#include "src/machine/machine_text.h"
+#include "src/machine/chosen_machine.h"
 #include "stowage/error.h"
 #include "stowage/trace.h"
 #include "tools/answer/memory_sweep.h"

@@ -4,8 +4,7 @@
 
 #include <algorithm>
 
-#include "src/machine/machine_here.h"
-#include "src/machine/machine_text.h"
+#include "src/machine/chosen_machine.h"
 #include "stowage/error.h"
 
 namespace stowage {

@@ -18,7 +18,7 @@ std::filesystem::path machines_folder();
 // Sorted. Throws InvalidInput if no more files can be opened.
 std::vector<std::string> machine_names(const std::filesystem::path& folder);
 
-// `choice` is a file where it contains '/' or ends in ".json", "here" (src/machine/machine_here.h), else a
+// `choice` is a file where it contains '/' or ends in ".json", "here" (src/machine/chosen_machine.h), else a
 // name in `folder`. Throws InvalidInput that names it, and for a name those that there are.
 MachineFile read_machine(const std::string& choice, const std::filesystem::path& folder);
 

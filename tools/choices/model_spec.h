@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "src/models/limits.h"
+#include "src/models/require_valid.h"
 #include "stowage/graph.h"
 #include "tools/answer/model_spec.h"
 

@@ -11,7 +11,7 @@
 #include "src/base/output_file.h"
 #include "src/base/parallel_for.h"
 #include "src/device/host_limits.h"
-#include "src/machine/machine_here.h"
+#include "src/machine/chosen_machine.h"
 #include "stowage/choose_device.h"
 #include "stowage/error.h"
 #include "tools/calibrate/calibrate.h"

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "src/base/output_file.h"
-#include "src/machine/machine_text.h"
+#include "src/machine/chosen_machine.h"
 #include "stowage/error.h"
 #include "stowage/machine_file.h"
 #include "stowage/trace.h"

@@ -6,10 +6,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "src/history/allocator_history.h"
-#include "src/history/call_record.h"
-#include "src/history/history_json.h"
-#include "src/history/rmm_log.h"
+#include "src/history/histories.h"
 #include "stowage/error.h"
 #include "tools/cli/buffers_csv.h"
 #include "tools/cli/files.h"

@@ -8,7 +8,7 @@
 #include "offload/plan/schedule/claims.h"
 #include "offload/plan/schedule/transfer_places.h"
 #include "src/placement/blocks.h"
-#include "src/placement/time_beam.h"
+#include "src/placement/methods.h"
 #include "stowage/placement.h"
 
 namespace stowage {
@@ -17,7 +17,7 @@ namespace {
 constexpr std::size_t most_searched = 500;           // lifetimes, by the search that proves bounds
 constexpr std::uint64_t most_search_nodes = 50'000;  // of that search
 constexpr Bytes small_part = 1024;  // items below this part of the live bytes are placed between the others
-// Of the beam (time_beam.h), in the order in which they are tried.
+// Of the beam (src/placement/methods.h), in the order in which they are tried.
 constexpr double coherences[] = {0.35, 0.8, 0.55};
 // Heights above the live bytes that are tried for the lowest arena, in parts of the live bytes.
 constexpr Bytes low_height_unit = 200;

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "src/graph/cost.h"
-#include "src/placement/block.h"
 #include "src/placement/windows.h"
 
 namespace stowage {

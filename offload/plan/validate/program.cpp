@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "src/graph/clipping.h"
+#include "src/graph/update_ops.h"
 
 namespace stowage::validation {
 namespace {

@@ -1,4 +1,4 @@
-// What the MPI module exports.
+// Exports of the MPI module.
 #include "src/communicator/communicator_module.h"
 #include "src/communicator/mpi/mpi_transport.h"
 #include "src/device/backend_module.h"

@@ -54,7 +54,7 @@ RankOfWorld MpiSession::rank() {
   return world;
 }
 
-// Nothing here blocks within MPI: a rank that has died is waited for no longer than `look` allows.
+// No call blocks within MPI: the wait for a dead rank ends when `look` throws.
 std::string MpiSession::share(const std::string& text, const std::function<void()>& look) {
   constexpr std::size_t most = 4096;
   constexpr std::chrono::milliseconds pause{1}, between_looks{100};

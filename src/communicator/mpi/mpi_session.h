@@ -2,8 +2,8 @@
 // process ends.
 //
 // MPI_THREAD_SERIALIZED is enough, and asked for: a communicator works for one thread at a time (a lane, or
-// the caller at a barrier), and all calls of MPI are made under one mutex, which a thread that waits gives up
-// between tests. A program that has begun MPI itself must have asked for it, too.
+// the caller at a barrier), and all calls of MPI are made under one mutex, which a waiting thread gives up
+// between tests. A program that begins MPI itself must ask for this level, too.
 #pragma once
 
 #include <mpi.h>
@@ -20,23 +20,23 @@ namespace stowage::communication {
 
 class MpiSession {
  public:
-  // Begins MPI. Throws InvalidInput where it was begun with less thread support.
+  // Begins MPI. Throws InvalidInput if MPI was begun with less thread support.
   static MpiSession& get();
   ~MpiSession() { end(); }
   MpiSession(const MpiSession&) = delete;
   MpiSession& operator=(const MpiSession&) = delete;
 
   Mutex& mutex() { return mutex_; }  // around each call of MPI
-  // A rank is gone, or MPI may still touch memory that is not ours any more: MPI is not called again.
+  // Gives MPI up: a rank has died, or MPI may still touch memory that its owner has released. MPI is not
+  // called again.
   void lose();
   bool lost();
-  // As MpiModule::end. Ends nothing where others have begun MPI.
+  // As MpiModule::end. Does not end MPI if the program has begun it.
   bool end();
   RankOfWorld rank();
-  // As MpiModule::share. Before the first communicator.
+  // As MpiModule::share. Called before the first communicator is opened.
   std::string share(const std::string& text, const std::function<void()>& look);
-  // Memory that work in vain may still write, and be it while MPI is ended, by whoever has begun it: never
-  // released.
+  // Never releases memory that abandoned work may still write, even while MPI ends.
   static void keep(std::shared_ptr<void> memory);
 
  private:

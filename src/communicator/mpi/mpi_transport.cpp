@@ -14,9 +14,9 @@ namespace {
 constexpr const char* opening = "open_mpi_communicator";
 // The most bytes of one message: MPI counts in int.
 constexpr Bytes most_bytes = Bytes{1} << 30;
-// How long work goes on once a rank has ended: longer than what that rank has sent takes to arrive.
+// Time that work goes on after a rank has ended: longer than that rank's last bytes take to arrive.
 constexpr std::chrono::seconds patience{2};
-// Tests that follow each other at once; then a thread that waits leaves its core to others.
+// Tests without a pause between them; afterwards a waiting thread leaves its core to others.
 constexpr unsigned eager_tests = 2000;
 constexpr std::chrono::microseconds pause{50};
 
@@ -67,7 +67,7 @@ MpiTransport::~MpiTransport() {
   if (ended == 0) MPI_Comm_free(&communicator_);
 }
 
-// Nothing here blocks within MPI.
+// No call blocks within MPI.
 void MpiTransport::open() {
   line_ = channel_->open_line({[this](const RankFailure& failure) { failure_.keep(failure); },
                                [this](const RankFailure& death) {
@@ -112,7 +112,7 @@ double MpiTransport::move(const Collective& collective, const Buffers& buffers,
 }
 
 double MpiTransport::exchange_heads(const Collective& collective, double time) {
-  // Where this fails MPI may still write them.
+  // The heads are shared because MPI may still write them after a failure.
   const auto heads = std::make_shared<std::vector<Head>>(static_cast<std::size_t>(size_) + 1);
   heads->back() = {collective, time};
   std::vector<MPI_Request> request(1, MPI_REQUEST_NULL);
@@ -176,8 +176,8 @@ bool MpiTransport::test(std::span<MPI_Request> requests) {
   return done != 0;
 }
 
-// Receives are cancelled unless they have begun; short sends are done. If anything is left, MPI still
-// knows memory that its owner may release.
+// Cancels receives that have not begun; short sends are done. If a request is left, MPI is given up: it still
+// uses memory that the owner may release.
 void MpiTransport::give_up(std::span<MPI_Request> requests) {
   if (session_.lost()) return;
   const MutexLock lock(session_.mutex());

@@ -1,7 +1,6 @@
-// MpiTransport: ranks that are processes of one MPI job. All send their calls first, so that a mismatch is
-// seen on all ranks before a byte is moved; then each sends and receives its blocks, and looks between tests
-// whether a rank has failed. It learns that over the channel of the ranks, since Open MPI says nothing of a
-// rank that has died.
+// MpiTransport: ranks that are processes of one MPI job. The ranks first exchange their calls, so that all
+// see a mismatch before a byte is moved; then each sends and receives its blocks, and checks between tests
+// whether a rank has failed. The ranks' channel tells it: Open MPI does not report dead ranks.
 #pragma once
 
 #include <mpi.h>
@@ -13,7 +12,6 @@
 #include <span>
 #include <vector>
 
-#include "src/communicator/first_failure.h"
 #include "src/communicator/mpi/mpi_session.h"
 #include "src/communicator/transport.h"
 #include "stowage/machine.h"
@@ -22,7 +20,7 @@ namespace stowage::communication {
 
 class MpiTransport final : public Transport {
  public:
-  // All ranks together. Throws InvalidInput where MPI cannot be used, CommunicatorError.
+  // Called by all ranks together. Throws InvalidInput if MPI cannot be used, and CommunicatorError.
   MpiTransport(std::shared_ptr<Channel> channel, const Link& peer);
   ~MpiTransport() override;
 
@@ -35,7 +33,7 @@ class MpiTransport final : public Transport {
   std::optional<RankFailure> failure() const override { return failure_.get(); }
 
  private:
-  // What each rank sends the others of a collective.
+  // The head of a collective that each rank sends to the others.
   struct Head {
     Collective collective;
     double time = 0;

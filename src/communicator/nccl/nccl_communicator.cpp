@@ -61,7 +61,8 @@ NcclCommunicator::~NcclCommunicator() {
 }
 
 void NcclCommunicator::open() {
-  // NCCL may be aborted on no rank before all have been told, so it is not the channel's thread that does.
+  // The watcher only keeps the failure: NCCL may be aborted only after all ranks have been told, so `look`
+  // aborts it.
   line_ = channel_->open_line({[this](const RankFailure& failure) { failure_.keep(failure); },
                                [this](const RankFailure& death) { failure_.keep(death); },
                                [this](int ended) {
@@ -69,7 +70,7 @@ void NcclCommunicator::open() {
                                  left_.compare_exchange_strong(none, ended);
                                }});
   guarded(opening, [&] {
-    // NCCL's answer, then the group's name: of rank 0.
+    // Rank 0 sends NCCL's answer, then the group's name.
     ncclUniqueId group{};
     const ncclResult_t named = rank_ == 0 ? ncclGetUniqueId(&group) : ncclSuccess;
     std::string id = std::to_string(static_cast<int>(named)) + ' ';
@@ -213,7 +214,7 @@ void NcclCommunicator::enqueue(LaneId lane, const Collective& collective, const 
                                const Work& work) {
   const char* const call = to_string(collective.kind);
   guarded(call, [&] {
-    // Its reason would have come before.
+    // A rank that failed would have told its reason before it ended.
     if (left_ >= 0) fail({left_, {}, "it has ended its communicator", RankFailure::Kind::ended});
     run(lane, call, accesses_of(collective, rank_, size_, buffers), work);
     device_.record(done_.id(), lane);

@@ -1,9 +1,9 @@
 // NcclCommunicator: collectives of CUDA cards, which NCCL enqueues on a lane's stream.
 //
-// NCCL is asked not to block: a call that it has not taken yet is asked for again and again, so that a
-// failure ends the wait. It tells a rank nothing of the others' failures: the channel does. Errors of its own
-// NCCL tells to who asks. Its work on the card may wait for ever: a thread looks for either, for those that
-// wait for the card, and aborts NCCL's communicator, which ends all work of it there.
+// NCCL is set not to block: calls poll until NCCL has taken the work, so that a failure ends the wait. NCCL
+// does not report failures of other ranks, the channel does; it reports its own errors only when asked. Its
+// work on the card may wait for ever. A thread therefore polls for both kinds of failure and aborts NCCL's
+// communicator, which ends its work on the card and so the waits for the card.
 #pragma once
 
 #include <nccl.h>
@@ -15,7 +15,7 @@
 #include <optional>
 
 #include "src/base/mutex.h"
-#include "src/communicator/first_failure.h"
+#include "src/communicator/transport.h"
 #include "src/communicator/watch.h"
 #include "stowage/communicator.h"
 
@@ -39,7 +39,7 @@ class NcclCommunicator final : public Communicator {
   void forget_memory(void* address) override;
 
  private:
-  // One call of NCCL, or a group of them.
+  // A call of NCCL, or a group of calls.
   using Work = std::function<ncclResult_t(ncclComm_t& communicator, cudaStream_t stream)>;
 
   void open();
@@ -47,13 +47,13 @@ class NcclCommunicator final : public Communicator {
   // Fails all ranks if `work` throws.
   void guarded(const char* call, const std::function<void()>& work);
   void enqueue(LaneId lane, const Collective& collective, const Buffers& buffers, const Work& work);
-  // Calls NCCL with the lane's stream, its card current; returns once NCCL has taken the work. Throws
-  // CommunicatorError.
+  // Calls NCCL with the lane's stream, its card current; returns once NCCL has taken the work.
+  // Throws CommunicatorError.
   void run(LaneId lane, const char* call, std::span<const Access> accesses, const Work& work);
-  // Of that rank.
+  // Throws CommunicatorError for an answer of rank `rank` that is an error.
   void settle(const char* call, ncclResult_t answer, int rank);
   ncclResult_t state();
-  // Fails all ranks where NCCL has met an error. False once the communicator has failed.
+  // Fails all ranks if NCCL reports an error. False once the communicator has failed.
   bool look() noexcept;
   ncclResult_t blocks(const Call& call, ncclComm_t communicator, cudaStream_t stream) const;
   void fail(const RankFailure& failure);

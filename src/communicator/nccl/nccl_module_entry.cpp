@@ -1,4 +1,4 @@
-// What the NCCL module exports.
+// Exports of the NCCL module.
 #include "src/communicator/communicator_module.h"
 #include "src/communicator/nccl/nccl_communicator.h"
 #include "src/device/backend_module.h"

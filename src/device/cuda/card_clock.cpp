@@ -28,12 +28,12 @@ void CardClock::end() noexcept {
   if (stream_ != nullptr) cudaStreamDestroy(stream_);
 }
 
-// Records the event, and returns when it is seen to have passed.
+// Records the event, waits until it has passed, and returns the host's time.
 HostClock::time_point CardClock::pass(cudaEvent_t event, const Doing& what) {
   check(cudaEventRecord(event, stream_), "cudaEventRecord", what);
   cudaError_t state = cudaEventQuery(event);
   while (state == cudaErrorNotReady) {
-    cudaGetLastError();  // no failure, but the runtime keeps it as one
+    cudaGetLastError();  // clears the runtime's last error: cudaErrorNotReady is none
     std::this_thread::yield();
     state = cudaEventQuery(event);
   }
@@ -41,11 +41,11 @@ HostClock::time_point CardClock::pass(cudaEvent_t event, const Doing& what) {
   return HostClock::now();
 }
 
-// Of some readings, since the thread or the card may come to one late, the one that took least.
+// Takes the quickest of several readings, since the thread or the card may be late in any.
 void CardClock::read_both(const Doing& what) {
   constexpr int readings = 3;
   HostClock::duration least = HostClock::duration::max();
-  host_now_ = {};  // of none yet
+  host_now_ = {};  // no reading yet
   for (int i = 0; i < readings; ++i) {
     const HostClock::time_point begin = HostClock::now();
     const HostClock::duration took = pass(other_, what) - begin;

@@ -1,4 +1,4 @@
-// CardClock: the host's clock beside the card's, for times between what streams and what host lanes did.
+// CardClock: relates the card's clock to the host's, for times between events of streams and of host lanes.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -12,7 +12,7 @@ namespace stowage::cuda {
 
 using HostClock = std::chrono::steady_clock;
 
-// Calls with the card current.
+// Requires that the card is current in every call.
 class CardClock {
  public:
   explicit CardClock(const Doing& what);
@@ -20,9 +20,9 @@ class CardClock {
   CardClock& operator=(const CardClock&) = delete;
   ~CardClock();
 
-  // When a timed event passed on its stream. It is some 10 microseconds off, and 10 more for each second that
-  // has gone by since. Where cudaEventElapsedTime answers anything but success, that is returned and `at` is
-  // left as it is.
+  // Sets `at` to when a timed event passed on its stream. The error is about 10 microseconds, and 10 more
+  // for each second since. If cudaEventElapsedTime does not succeed, its answer is returned and `at` is
+  // left alone.
   cudaError_t time_of(cudaEvent_t event, HostClock::time_point& at, const Doing& what);
 
  private:

@@ -1,9 +1,8 @@
-// The one place where return codes of CUDA, its driver and cuBLASLt become typed errors:
-// OutOfMemory where memory ran out, else DeviceError. The message names the Device function, the work,
-// the CUDA call, the device and the bytes.
+// Turns return codes of CUDA, its driver and cuBLASLt into typed errors: OutOfMemory if memory ran out, else
+// DeviceError. The message names the Device function, the work, the CUDA call, the device and the bytes.
 //
-// A fault of the card (an illegal address, a failed assertion, a lost link …) is sticky: the context is
-// gone. The first one of each device is kept here, for every later call to name. Thread-safe.
+// A fault of the card (an illegal address, a failed assertion, a lost link …) is sticky: the context is gone.
+// The first fault of each device is kept here, and every later call names it. Thread-safe.
 #pragma once
 
 #include <cublasLt.h>
@@ -18,7 +17,7 @@
 
 namespace stowage::cuda {
 
-// What a call is made for.
+// The purpose of a call, for messages.
 struct Doing {
   std::string_view function;   // the Device function: "copy"; becomes DeviceError::call()
   std::string_view work = {};  // the launch's or copy's name
@@ -40,7 +39,7 @@ inline void check(cublasStatus_t code, std::string_view call, const Doing& doing
   if (code != CUBLAS_STATUS_SUCCESS) fail_cublas(code, call, doing);
 }
 
-// For kernels: inside Device::launch, on the current device.
+// Checks a call of a kernel's launcher: inside Device::launch, on the current device.
 template <class Code>
 void check(Code code, std::string_view call, std::string_view work = {}) {
   check(code, call, Doing{"launch", work});
@@ -49,7 +48,7 @@ void check(Code code, std::string_view call, std::string_view work = {}) {
 bool is_sticky(cudaError_t code);
 // The first sticky failure of a device, if there was one.
 std::optional<std::string> first_fault(int ordinal);
-// For a context that is known to work (again).
+// Forgets the device's fault: its context is known to work (again).
 void forget_fault(int ordinal);
 
 // "cudaErrorNoDevice (100): no CUDA-capable device is detected"

@@ -37,7 +37,7 @@ std::string name_of(const Doing& doing) {
   return properties.name;
 }
 
-// Ends its work first.
+// Ends the stream's work, then the stream.
 struct EndStream {
   void operator()(cudaStream_t stream) const {
     cudaStreamSynchronize(stream);
@@ -45,7 +45,7 @@ struct EndStream {
   }
 };
 
-// Has the driver take now what it takes at the first copy.
+// Makes a copy, so that the driver allocates now what it allocates at the first copy.
 void copy_once(void* scratch, const Doing& doing) {
   constexpr Bytes bytes = 64;
   Memory memory({.ordinal = doing.ordinal, .total = bytes, .virtual_memory = false});
@@ -70,8 +70,8 @@ bool has_context(int ordinal) {
   return ask != nullptr && ask(ordinal, &flags, &active) == CUDA_SUCCESS && active != 0;
 }
 
-// What others hold of the card, asked once in a process and for each card: later this process's own context
-// would be counted too. 0 where nobody can tell, or where the process has a context there already.
+// Returns the bytes of the card that other programs hold, asked once in a process for each card: later this
+// process's own context would count too. 0 if unknown, or if the process has a context there already.
 Bytes held_by_others(int ordinal, const std::string& pci_bus_id) {
   static Mutex mutex;
   static auto& known = *new std::map<int, Bytes>;
@@ -81,12 +81,21 @@ Bytes held_by_others(int ordinal, const std::string& pci_bus_id) {
   return known[ordinal] = has_context(ordinal) ? 0 : memory_in_use(pci_bus_id).value_or(0);
 }
 
-// What a stream may still write and read, because the card does not say that its work is done. It stays.
+// Never frees turns that a stream may still write and read, because the card does not say that its work
+// is done.
 void keep_for_ever(std::shared_ptr<HostTurns> turns) {
   static Mutex mutex;
   static auto& kept = *new std::vector<std::shared_ptr<HostTurns>>;
   const MutexLock lock(mutex);
   kept.push_back(std::move(turns));
+}
+
+// Whether the device may have a context; true if unknown.
+bool may_have_context(int ordinal) {
+  const auto ask = driver_api().device_primary_ctx_get_state;
+  unsigned flags = 0;
+  int active = 0;
+  return ask == nullptr || ask(ordinal, &flags, &active) != CUDA_SUCCESS || active != 0;
 }
 
 }  // namespace
@@ -126,7 +135,8 @@ CudaDevice::~CudaDevice() {
   memory_.reset();
 }
 
-// Streams wait for functions, and functions for streams: all end together, or the card has failed.
+// Ends the work of all lanes. Streams wait for functions and functions for streams: they end together, or the
+// card has failed.
 void CudaDevice::end_work() noexcept {
   bool done = true, adopted = false;
   for (const LaneSlot& lane : lanes_) {
@@ -139,7 +149,7 @@ void CudaDevice::end_work() noexcept {
     if (done) lane.host->finish();
     if (!done || adopted) keep_for_ever(lane.host->turns());
   }
-  // Before any of them ends, since one may wait for another.
+  // All host lanes are stopped before any is destroyed, since one may wait for another.
   for (const LaneSlot& lane : lanes_)
     if (lane.host != nullptr) lane.host->stop();
   if (adopted)
@@ -190,6 +200,28 @@ void CudaDevice::reset_counters() {
   const MutexLock lock(mutex_);
   counters_ = {};
   calls_ = 0;
+}
+
+OutsideCapture::OutsideCapture() {
+  const auto exchange = driver_api().thread_exchange_stream_capture_mode;
+  exchanged_ = exchange != nullptr && exchange(&mode_) == CUDA_SUCCESS;
+}
+
+// Tries twice, so that the thread does not keep the relaxed mode.
+OutsideCapture::~OutsideCapture() {
+  for (int attempt = 0; exchanged_ && attempt < 2; ++attempt)
+    exchanged_ = driver_api().thread_exchange_stream_capture_mode(&mode_) != CUDA_SUCCESS;
+}
+
+CurrentDevice::CurrentDevice(int ordinal, bool restores, const Doing& doing) {
+  int now = ordinal;
+  if (restores) check(cudaGetDevice(&now), "cudaGetDevice", doing);
+  check(cudaSetDevice(ordinal), "cudaSetDevice", doing);
+  if (now != ordinal && may_have_context(now)) before_ = now;
+}
+
+CurrentDevice::~CurrentDevice() {
+  if (before_ >= 0) cudaSetDevice(before_);
 }
 
 }  // namespace stowage::cuda

@@ -1,11 +1,13 @@
 // CudaDevice: the Device contract on one card. Parts: device_memory.cpp, device_lanes.cpp, device_work.cpp.
 //
-// Every lane is a non-blocking stream. What differs from a device that can do everything:
+// Every lane is a non-blocking stream. Two things differ from an ideal device:
 //   - host functions behind a failed one are skipped, but kernels and copies behind it still run on what
 //     is there: the failure is reported by the next synchronise behind it, as ever;
 //   - a failure of a kernel or a copy on the card is sticky (check.h).
 // The mutex guards the tables and is never held while CUDA is called, as that may block.
 #pragma once
+
+#include <cuda.h>
 
 #include <atomic>
 #include <memory>
@@ -16,7 +18,6 @@
 #include "src/base/mutex.h"
 #include "src/device/cuda/card_clock.h"
 #include "src/device/cuda/check.h"
-#include "src/device/cuda/current_device.h"
 #include "src/device/cuda/host_order.h"
 #include "src/device/cuda/host_work.h"
 #include "src/device/cuda/lane_resources.h"
@@ -25,9 +26,42 @@
 
 namespace stowage::cuda {
 
+// While this object lives, the calling thread may allocate, map, wait and ask events although a stream is
+// being captured (cudaStreamCaptureModeRelaxed); otherwise such a call fails and ends captures of the default
+// mode on any thread. If the mode cannot be set, CUDA refuses the following call, as it would without this
+// object. The driver sets the mode: the runtime would make a context on the thread's current device for it.
+class OutsideCapture {
+ public:
+  OutsideCapture();
+  OutsideCapture(const OutsideCapture&) = delete;
+  OutsideCapture& operator=(const OutsideCapture&) = delete;
+  ~OutsideCapture();
+
+ private:
+  CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;  // then the thread's own
+  bool exchanged_ = false;
+};
+
+// Makes a device the calling thread's current one, outside of any stream capture: while this object lives, or
+// from then on.
+class CurrentDevice {
+ public:
+  // `restores`: the destructor makes the thread's former device current again if that has a context (else
+  // making it current would create one). Throws as check.h says.
+  CurrentDevice(int ordinal, bool restores, const Doing& doing);
+  CurrentDevice(const CurrentDevice&) = delete;
+  CurrentDevice& operator=(const CurrentDevice&) = delete;
+  ~CurrentDevice();
+
+ private:
+  const OutsideCapture outside_;
+  int before_ = -1;  // device to make current again; -1: none
+};
+
 class CudaDevice final : public Device {
  public:
-  // Takes the context, its libraries' memory and the first compute lane's scratch. Throws as check.h says.
+  // Allocates the context, its libraries' memory and the first compute lane's scratch. Throws as
+  // check.h says.
   explicit CudaDevice(const CudaOptions& options);
   ~CudaDevice() override;
 
@@ -76,13 +110,13 @@ class CudaDevice final : public Device {
     cudaEvent_t handle = nullptr;  // null: no such event
     bool recorded = false;
     bool timed = false;
-    // Set where a host lane recorded the event: it has passed once this function has run, and CUDA's event is
-    // not used.
+    // Set if a host lane recorded the event: the event has passed once `function` has run, and CUDA's event
+    // is not used.
     std::shared_ptr<HostTurns> turns;
     std::uint32_t function = 0;
     std::shared_ptr<HostMoment> moment;  // when, if it is to have a time
   };
-  // A lane as its caller, one at a time, uses it outside the mutex.
+  // A lane as its only caller uses it outside the mutex.
   struct LaneView {
     cudaStream_t stream = nullptr;
     LaneRole role = LaneRole::compute;
@@ -100,7 +134,8 @@ class CudaDevice final : public Device {
   Doing doing(std::string_view function, Bytes bytes = 0, std::string_view work = {}) const {
     return {function, work, ordinal_, bytes};
   }
-  // Throws where the card has failed before; makes it the thread's current one, for the call or from then on.
+  // Makes the card the thread's current one, for the call or from then on. Throws if the card has
+  // failed before.
   [[nodiscard]] CurrentDevice enter(std::string_view call) const;
   [[nodiscard]] CurrentDevice begin_call(std::string_view call);  // the same, and counts
   LaneView view(LaneId lane, std::string_view call) const STOWAGE_REQUIRES(mutex_);
@@ -111,8 +146,7 @@ class CudaDevice final : public Device {
   static void end_stream(const LaneView& ending, const Doing& what);
   void end_work() noexcept STOWAGE_REQUIRES(mutex_);
   void close_lane(LaneSlot& lane) noexcept;
-  // A lost card calls for nothing more: what a host lane still has to run would find its caller's memory
-  // gone.
+  // If the card is lost, stops the lane's host functions, which would find their caller's memory gone.
   void stop_if_lost(LaneId lane) noexcept;
   void synchronise_stream(LaneId lane);
   void end_lane(LaneId lane);
@@ -120,25 +154,25 @@ class CudaDevice final : public Device {
 
   std::shared_ptr<HostTurns> take_turns();
   std::shared_ptr<HostWork> host_work(LaneId lane, std::shared_ptr<HostTurns> turns) const;
-  // In the stream: until the function has run.
+  // Makes the stream wait until the function has run.
   void enqueue_wait(cudaStream_t stream, HostTurns& turns, std::uint32_t function, const Doing& what) const;
-  // Behind all that is in the host lane's stream: the mark that its next function waits for.
+  // Appends to the host lane's stream the mark that the lane's next function waits for.
   void enqueue_mark(const LaneView& on, const Doing& what) const;
   void record_function(EventId event, LaneId lane, const LaneView& on, const EventSlot& recorded);
   void wait_for_function(const LaneView& waiting, const EventSlot& event) const;
-  // The caller, until a host lane's function has run. Throws where the card has failed, as `look` tells.
+  // Blocks the caller until a host lane's function has run. `look` throws if the card has failed.
   template <class Look>
   void await_function(HostTurns& turns, std::uint32_t function, const Look& look) const;
   void await_lane(const LaneView& lane, const Doing& what) const;
   void await_event(const EventSlot& event, const Doing& what) const;
   CardClock& clock();
-  // As cudaEventElapsedTime, whatever lanes recorded them.
+  // As cudaEventElapsedTime, for events of any lanes.
   cudaError_t seconds_between(const EventSlot& from, const EventSlot& to, double& seconds);
   void enqueue_kernels(LaneId lane, LaneRole role, const Launch& launch) const;
   // Throws AccessViolation unless the access lies in one live allocation, and is mapped.
   Memory::Found expect_held(const Work& work, const Access& access) const;
-  MemoryKind note_access(const Work& work, const Access& access)
-      STOWAGE_REQUIRES(mutex_);  // of what is touched
+  // Returns the kind of the accessed memory.
+  MemoryKind note_access(const Work& work, const Access& access) STOWAGE_REQUIRES(mutex_);
   void expect_kinds(const Work& work, const void* to, const void* from) const;
   static std::string describe_lane(LaneRole role, LaneId lane);
 
@@ -146,19 +180,25 @@ class CudaDevice final : public Device {
   const bool keeps_current_;
   const Bytes scratch_bytes_;
   std::string name_;
-  Bytes others_ = 0;                // of other programs, when the device was opened
+  Bytes others_ = 0;                // bytes of other programs when the device was opened
   std::unique_ptr<Memory> memory_;  // from the constructor to the destructor
   const std::shared_ptr<HostOrder> order_ = std::make_shared<HostOrder>();
 
   mutable Mutex mutex_;
   std::vector<LaneSlot> lanes_ STOWAGE_GUARDED_BY(mutex_);
   std::vector<EventSlot> events_ STOWAGE_GUARDED_BY(mutex_);
-  // Of lanes that are gone.
+  // Resources of destroyed lanes, for reuse.
   std::vector<std::unique_ptr<LaneResources>> spare_ STOWAGE_GUARDED_BY(mutex_);
   std::vector<std::shared_ptr<HostTurns>> spare_turns_ STOWAGE_GUARDED_BY(mutex_);
   std::unique_ptr<CardClock> clock_ STOWAGE_GUARDED_BY(mutex_);  // null until there is a host lane
   DeviceCounters counters_ STOWAGE_GUARDED_BY(mutex_);
   std::atomic<std::uint64_t> calls_ = 0;
 };
+
+// Opening a card: the functions that the CUDA module offers to the program that loads it.
+
+// Implement cuda_status and open_cuda_device (include/stowage/cuda_device.h).
+CudaStatus status();
+std::unique_ptr<Device> open_device(const CudaOptions& options);
 
 }  // namespace stowage::cuda

@@ -1,4 +1,4 @@
-// How the streams of a card and the functions of its host lanes wait for each other.
+// Waits between the streams of a card and the functions of its host lanes.
 #include <chrono>
 
 #include "src/device/cuda/cuda_device.h"
@@ -68,7 +68,7 @@ void CudaDevice::await_function(HostTurns& turns, std::uint32_t function, const 
   while (!turns.await_function(function, between_looks)) look();
 }
 
-// A card that has failed writes no mark: whatever is asked of it says so.
+// A card that has failed writes no mark; any call of it then returns the failure.
 void CudaDevice::await_lane(const LaneView& lane, const Doing& what) const {
   await_function(*lane.host->turns(), lane.host->point(),
                  [&] { still_works(cudaStreamQuery(lane.stream), "cudaStreamQuery", what); });

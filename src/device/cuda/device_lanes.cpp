@@ -21,7 +21,7 @@ std::uint32_t free_slot(std::vector<Slot>& slots, Live is_live) {
   return index;
 }
 
-// Destroyed unless it is kept.
+// Destroys the stream unless it is kept.
 struct StreamGuard {
   cudaStream_t stream = nullptr;
   StreamGuard() = default;
@@ -76,8 +76,8 @@ bool CudaDevice::is_captured(LaneId lane) const {
   const CurrentDevice current = enter("is_captured");
   cudaStreamCaptureStatus status{};
   const cudaError_t answer = cudaStreamIsCapturing(asked.stream, &status);
-  if (answer ==
-      cudaErrorStreamCaptureImplicit) {  // the default stream, which another that is captured waits for
+  // The default stream, for which a captured stream waits.
+  if (answer == cudaErrorStreamCaptureImplicit) {
     cudaGetLastError();
     return true;
   }
@@ -85,7 +85,8 @@ bool CudaDevice::is_captured(LaneId lane) const {
   return status != cudaStreamCaptureStatusNone;
 }
 
-// The first compute lane's are there since the device was opened: they are a part of its overhead.
+// Returns resources for a compute lane: spare ones first, such as those that were made when the device was
+// opened and count as its overhead.
 std::unique_ptr<LaneResources> CudaDevice::take_resources() {
   {
     const MutexLock lock(mutex_);
@@ -163,7 +164,7 @@ void CudaDevice::end_stream(const LaneView& ending, const Doing& what) {
   check(ended, "cudaStreamDestroy", what);
 }
 
-// Who waits for an event leaves its core to the threads that update parameters.
+// A thread that waits for an event leaves its core to the threads that update parameters.
 EventId CudaDevice::create_event() { return add_event(cudaEventBlockingSync, "create_event"); }
 
 EventId CudaDevice::create_untimed_event() {

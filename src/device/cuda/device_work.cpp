@@ -22,7 +22,7 @@ void CudaDevice::copy(LaneId lane, void* to, const void* from, Bytes bytes, std:
     pageable |= note_access(work, {const_cast<void*>(from), bytes, AccessMode::read}) == MemoryKind::pageable;
   }
   const bool to_device = on.role == LaneRole::h2d;
-  // The runtime may read or write pageable memory within the call: by then all before it must be done.
+  // The runtime may read or write pageable memory within the call, so the stream's earlier work must be done.
   if (pageable) check(cudaStreamSynchronize(on.stream), "cudaStreamSynchronize", doing("copy", bytes, name));
   check(cudaMemcpyAsync(to, from, bytes, to_device ? cudaMemcpyHostToDevice : cudaMemcpyDeviceToHost,
                         on.stream),

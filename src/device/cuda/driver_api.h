@@ -1,5 +1,4 @@
-// The driver's functions that the runtime has not, found at run time: no program is ever linked to the
-// driver.
+// Functions of the driver that the runtime lacks, found at run time: no program is linked to the driver.
 #pragma once
 
 #include <cuda.h>
@@ -17,7 +16,7 @@ struct DriverApi {
   decltype(&cuMemUnmap) mem_unmap = nullptr;
   decltype(&cuMemSetAccess) mem_set_access = nullptr;
 
-  // A stream writes words of memory and waits for them. A driver of CUDA 12 or later has it.
+  // Makes a stream write words of memory and wait for them. Drivers of CUDA 12 or later have it.
   decltype(&cuStreamBatchMemOp) stream_batch_mem_op = nullptr;
 
   // May be null.
@@ -27,7 +26,7 @@ struct DriverApi {
   bool has_virtual_memory() const;
 };
 
-// Looked up once, in libcuda.so.1. What is not there is null. Thread-safe.
+// Looked up once, in libcuda.so.1. Missing functions are null. Thread-safe.
 const DriverApi& driver_api();
 
 }  // namespace stowage::cuda

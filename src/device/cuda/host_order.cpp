@@ -101,8 +101,8 @@ std::shared_ptr<const HostFailure> HostOrder::take(LaneId lane) {
   return first;
 }
 
-// A failure that no live lane carries can reach nobody any more: an event carries it only as long as the
-// lane that recorded it does.
+// Forgets failures that no live lane carries: no event carries them either, since an event carries a failure
+// only as long as the lane that recorded it.
 void HostOrder::forget_settled() {
   std::erase_if(failed_, [this](const Failed& failed) STOWAGE_REQUIRES(mutex_) {
     for (LaneId lane = 0; lane < lanes_.size(); ++lane)

@@ -1,11 +1,12 @@
-// HostOrder: which failed host function lies before what. A stream cannot skip work or carry an error of a
-// host function along an event, so this does: every lane has a clock of the host functions known to come
-// before its present point, `record` copies it into the event, `wait` joins that into the lane.
+// HostOrder: knows which failed host functions come before a lane's or an event's point. A stream cannot skip
+// work or carry a host function's error along an event, so this class does: every lane has a clock of the
+// host functions known to come before its present point, `record` copies that clock into the event, and
+// `wait` joins the event's clock into the lane's.
 //
-// A lane *carries* a failure when its clock covers it and the lane has not reported it yet (`take`); an
-// event, when its clock covers it and the lane that recorded it has not. Host functions of a lane that
-// carries one are skipped. Pure bookkeeping, no CUDA; thread-safe. Lanes and events by the device's ids,
-// which may be used again once they are removed and their work is done.
+// A lane *carries* a failure if its clock covers the failure and the lane has not reported it yet (`take`).
+// An event carries a failure if its clock covers it and the lane that recorded the event has not reported it.
+// Host functions of a lane that carries a failure are skipped. Pure bookkeeping, no CUDA; thread-safe. Lanes
+// and events have the device's ids, which may be reused once they are removed and their work is done.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +26,7 @@ struct HostFailure {
 
 class HostOrder {
  public:
-  using Clock = std::vector<std::uint64_t>;  // by lane: how many of its host functions; missing ones are 0
+  using Clock = std::vector<std::uint64_t>;  // number of host functions by lane; missing ones are 0
 
   void add_lane(LaneId lane);
   void remove_lane(LaneId lane);
@@ -34,14 +35,16 @@ class HostOrder {
   void record(EventId event, LaneId lane);
   void wait(LaneId lane, EventId event);
 
-  // One more host function of `lane`, in the order of the calls. `clock` is then for may_run and fail.
+  // Counts one more host function of `lane`, in the order of the calls, and sets its `clock` for may_run
+  // and fail.
   void enqueue(LaneId lane, Clock& clock);
   bool may_run(LaneId lane, const Clock& clock);
   void fail(LaneId lane, const Clock& clock, HostFailure failure);
 
-  // The oldest failure that the event carries; null if none.
+  // Returns the oldest failure that the event carries; null if none.
   std::shared_ptr<const HostFailure> carried_by_event(EventId event);
-  // That the lane carries. From here on the lane has reported all it carries.
+  // Returns the oldest failure that the lane carries; null if none. The lane has then reported all
+  // its failures.
   std::shared_ptr<const HostFailure> take(LaneId lane);
 
  private:
@@ -51,14 +54,14 @@ class HostOrder {
     Clock clock;
   };
   struct EventState {
-    LaneId lane = 0;  // that recorded it last
+    LaneId lane = 0;  // the lane that recorded it last
     Clock clock;
   };
   struct Failed {
     LaneId lane = 0;
     std::uint64_t function = 0;  // number on its lane, from 1
     std::shared_ptr<const HostFailure> failure;
-    std::vector<LaneId> reported;  // by these
+    std::vector<LaneId> reported;  // lanes that have reported it
     bool covered_by(const Clock& clock) const { return lane < clock.size() && clock[lane] >= function; }
     bool was_reported_by(LaneId other) const;
     void set_reported(LaneId other, bool value);

@@ -11,8 +11,8 @@
 namespace stowage::cuda {
 namespace {
 
-// A stream comes to what is next in some microseconds, or after other lanes' milliseconds: soon the thread
-// leaves its core to those that compute.
+// Yields at first, then sleeps: a stream writes its mark within microseconds, or after milliseconds of other
+// lanes' work, and then the core is free for threads that compute.
 void wait_a_little(int before) {
   constexpr int without_sleep = 100;
   constexpr auto sleep = std::chrono::microseconds(20);
@@ -24,7 +24,7 @@ void wait_a_little(int before) {
 
 }  // namespace
 
-// Either this thread sees who waits, or they see that the function has run.
+// Sequential consistency: either this thread sees the waiting threads, or they see that the function has run.
 void HostTurns::finish(std::uint32_t function) {
   finished.store(function, std::memory_order_seq_cst);
   if (waiting_.load(std::memory_order_seq_cst) == 0) return;
@@ -54,7 +54,7 @@ HostWork::HostWork(std::shared_ptr<HostOrder> order, LaneId lane, std::string de
 
 HostWork::~HostWork() {
   stop();
-  // Whoever uses these turns next goes on from here, and no stream waits for what never runs.
+  // The next user of these turns counts on from here, and no stream waits for a function that never runs.
   turns_->reached = last_mark_;
   turns_->finish(last_function_);
 }
@@ -148,7 +148,7 @@ void HostWork::run() {
   }
 }
 
-// Null at the end.
+// Returns the next item; null at the end.
 HostWork::Item* HostWork::take() {
   const MutexLock lock(mutex_);
   while (!ends_ && oldest_ == nullptr) more_.wait(mutex_);

@@ -1,13 +1,13 @@
 // HostWork: the functions that one host lane runs, in order, on a thread of its own. They never call CUDA;
-// what they throw is kept in the HostOrder.
+// their exceptions are kept in the HostOrder.
 //
-// Two words of memory that the card reads and writes join the thread to the streams: a function that has to
-// wait for streams waits for a *mark*, which the lane's own stream writes behind them; what has to wait for a
-// function waits for its number. So a lane's functions put no work into a stream. cudaLaunchHostFunc does,
-// and a stream has room for some thirty functions: a caller with hundreds of them waits, and what it has for
-// other streams, such as the next step, begins late.
+// Two words of memory that the card reads and writes join the thread to the streams. A function that waits
+// for streams waits for a *mark*, which the lane's own stream writes behind them; a stream that waits for a
+// function waits for the function's number. A lane's functions thus put no work into a stream.
+// cudaLaunchHostFunc would, and a stream has room for about thirty functions: a caller with hundreds would
+// block, and its work for other streams, such as the next step, would begin late.
 //
-// One caller at a time, but for the functions of HostTurns.
+// One caller at a time, except for the functions of HostTurns.
 #pragma once
 
 #include <atomic>
@@ -23,8 +23,8 @@
 
 namespace stowage::cuda {
 
-// Marks and functions are numbered from 1 and compared as numbers of a circle. In memory that both the card
-// and the host read and write.
+// Marks and functions are numbered from 1; comparisons allow for wrap-around. The object lies in memory that
+// both the card and the host read and write.
 class HostTurns {
  public:
   alignas(64) std::atomic<std::uint32_t> reached = 0;   // the last mark that the stream has written
@@ -34,7 +34,7 @@ class HostTurns {
   bool has_finished(std::uint32_t function) const { return is_past(finished, function); }
 
   void finish(std::uint32_t function);
-  // Blocks until the function has run, but no longer than `most`. Whether it has.
+  // Blocks until the function has run, but no longer than `most`. Returns whether it has run.
   bool await_function(std::uint32_t function, std::chrono::milliseconds most);
 
  private:
@@ -47,35 +47,36 @@ class HostTurns {
   std::atomic<int> waiting_ = 0;
 };
 
-// When a host lane came to an event.
+// The time at which a host lane came to an event.
 using HostMoment = std::atomic<HostClock::time_point>;
 
 class HostWork {
  public:
-  // `description`: "host lane 3". `turns`: used by no other, with no function of a former user pending.
+  // `description`: "host lane 3". Requires that nobody else uses `turns`, and that no function of a former
+  // user is pending.
   HostWork(std::shared_ptr<HostOrder> order, LaneId lane, std::string description,
            std::shared_ptr<HostTurns> turns);
   HostWork(const HostWork&) = delete;
   HostWork& operator=(const HostWork&) = delete;
   ~HostWork();
-  // Functions that have not begun by then never run.
+  // Drops the functions that have not begun.
   void stop() noexcept;
 
   const std::shared_ptr<HostTurns>& turns() const { return turns_; }
 
-  // The next mark, for the stream to write.
+  // Returns the next mark, for the stream to write.
   std::uint32_t next_mark() { return ++last_mark_; }
-  // The functions from here on wait for the mark.
+  // Makes later functions wait for the mark.
   void await_mark(std::uint32_t mark);
-  // … for another lane's function.
+  // Makes later functions wait for another lane's function.
   void await_function(std::shared_ptr<HostTurns> turns, std::uint32_t function);
   void submit(const Launch& launch);
-  // The number of a function behind all that the lane was given so far: the last one, or an empty one where
-  // something was awaited since.
+  // Returns the number of a function behind everything that the lane was given so far: the last function, or
+  // a new empty one if a wait followed it.
   std::uint32_t point();
-  // An empty function behind all of them, which sets `moment` when it runs.
+  // Appends an empty function that sets `moment` when it runs, and returns its number.
   std::uint32_t point(std::shared_ptr<HostMoment> moment);
-  // Waits until all has run.
+  // Waits until all functions have run.
   void finish();
 
  private:
@@ -117,7 +118,7 @@ class HostWork {
   CondVar more_;
   Item* oldest_ STOWAGE_GUARDED_BY(mutex_) = nullptr;
   Item* newest_ STOWAGE_GUARDED_BY(mutex_) = nullptr;
-  // A periodic program soon allocates none.
+  // Items are reused: a periodic program soon allocates none.
   std::vector<std::unique_ptr<Item>> items_ STOWAGE_GUARDED_BY(mutex_);
   std::vector<Item*> unused_ STOWAGE_GUARDED_BY(mutex_);
   std::thread thread_;  // last: it uses the others

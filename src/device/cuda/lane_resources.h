@@ -1,8 +1,8 @@
-// What a compute lane of a CUDA device owns beside its stream: kernels find it by the stream that they
-// are given. All compute work of a lane is in stream order, so its kernels share the scratch.
+// Resources that a compute lane of a CUDA device owns beside its stream; kernels find them by the stream. All
+// compute work of a lane is in stream order, so its kernels share the scratch.
 //
-// `lane_resources` is thread-safe; what it returns is used by one thread at a time, as a lane is, and
-// lives as long as the lane.
+// `lane_resources` is thread-safe. Its result lives as long as the lane, and one thread at a time uses it, as
+// for a lane.
 #pragma once
 
 #include <memory>
@@ -24,14 +24,14 @@ struct LaneResources {
   void* scratch = nullptr;  // device memory, 256-byte aligned; null if scratch_bytes is 0
   Bytes scratch_bytes = 0;
   void* cublas_lt = nullptr;  // cublasLtHandle_t
-  // Of whoever computes attention: empty until it puts something there; destroyed before the stream.
+  // State of the attention kernels: empty until they fill it; destroyed before the stream.
   State attention{nullptr, [](void*) {}};
 };
 
 // Throws InvalidInput for a stream that belongs to no compute lane.
 LaneResources& lane_resources(void* stream);
 
-// The table behind it, filled by the device.
+// Fill the table behind lane_resources; called by the device.
 void register_lane(LaneResources& resources);
 void unregister_lane(void* stream) noexcept;
 

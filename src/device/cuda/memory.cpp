@@ -9,8 +9,6 @@
 #include <iterator>
 #include <utility>
 
-#include "src/device/cuda/pinned_memory.h"
-
 namespace stowage::cuda {
 namespace {
 
@@ -21,7 +19,7 @@ Bytes free_now() {
   return cudaMemGetInfo(&free, &total) == cudaSuccess ? free : 0;
 }
 
-// False where it throws.
+// Returns false if the action throws.
 bool succeeds(const std::function<void()>& action) noexcept {
   try {
     action();
@@ -209,7 +207,7 @@ void Memory::give_back(Allocation& allocation, const Doing& doing) {
   live_.erase(allocation.base);
 }
 
-// As give_back, but goes on past failures, and leaves the table alone.
+// As give_back, but continues past failures, and leaves the table alone.
 void Memory::abandon(Allocation& allocation) noexcept {
   const Doing what{"close", {}, options_.ordinal};
   if (allocation.backing == Backing::plain) {

@@ -1,12 +1,12 @@
-// Memory of a CUDA device: what is allocated, and where every address belongs.
+// Memory of a CUDA device: allocates, and finds the allocation of every address.
 //
-// Device memory comes from the driver's virtual memory management where that is there (each allocation a
-// whole number of granules, given back to the card at once), else from cudaMalloc. Where the driver has no
-// virtual ranges, `reserve` throws InvalidInput. A call that fails has changed nothing, but for `unreserve`
-// and `release`, which can be repeated and then go on where they stopped.
+// Device memory comes from the driver's virtual memory management if there is one (each allocation a whole
+// number of granules, given back to the card at once), else from cudaMalloc. Without it `reserve` throws
+// InvalidInput. A call that fails has changed nothing, except `unreserve` and `release`, which can be
+// repeated and then continue where they stopped.
 //
-// Thread-safe, with the device current. Calls that change something take turns, and hold no lock that `find`
-// takes while the driver works: a copy or a launch does not wait for memory to be mapped.
+// Thread-safe; requires that the device is current. Calls that change something take turns, and hold no lock
+// of `find` while the driver works: a copy or a launch does not wait for memory to be mapped.
 #pragma once
 
 #include <cstddef>
@@ -18,12 +18,27 @@
 #include <vector>
 
 #include "src/base/mutex.h"
+#include "src/device/cuda/check.h"
 #include "src/device/cuda/virtual_memory.h"
 #include "src/device/topology.h"
+#include "stowage/bytes.h"
 #include "stowage/device.h"
 #include "stowage/error.h"
 
 namespace stowage::cuda {
+
+// Host memory of exact size: anonymous pages near the device, page-locked where CUDA registers them.
+
+// Maps zeroed pages, with huge pages advised. Pages are allocated on first touch, on `binder`'s node if it
+// has one. The caller unmaps them by munmap. Throws OutOfMemory.
+void* map_pageable(Bytes bytes, const MemoryBinder& binder, const Doing& doing);
+
+// As map_pageable, but faulted in by parallel loops and page-locked. Throws OutOfMemory if the host has no
+// more or CUDA may not lock more, and DeviceError.
+void* pin(Bytes bytes, const MemoryBinder& binder, const Doing& doing);
+
+// Requires that all work on the memory is done. If this throws, the memory is still there.
+void unpin(void* address, Bytes bytes, const Doing& doing);
 
 class Memory {
  public:
@@ -53,9 +68,9 @@ class Memory {
     Bytes bytes = 0;  // as asked
     MemoryKind kind = MemoryKind::device;
     std::uint64_t number = 0;  // the how-manieth allocation of this device, from 1
-    bool is_present = false;   // what was asked for is mapped, as far as it lies in the allocation
+    bool is_present = false;   // the bytes asked for are mapped, as far as they lie in the allocation
   };
-  // The allocation that holds `address`, and whether `bytes` from there on can be touched.
+  // Returns the allocation that holds `address`, and whether `bytes` from there on can be touched.
   std::optional<Found> find(const void* address, Bytes bytes = 1) const STOWAGE_EXCLUDES(table_);
   // Physical bytes of the card in all allocations and ranges.
   Bytes held() const STOWAGE_EXCLUDES(table_);
@@ -68,7 +83,7 @@ class Memory {
     Bytes reserved = 0;  // address space: whole granules where backing is mapped or range
     Backing backing = Backing::plain;
     std::uint64_t number = 0;
-    std::map<Bytes, Bytes> pieces = {};  // what is mapped: end by begin, as offsets
+    std::map<Bytes, Bytes> pieces = {};  // mapped pieces: end by begin, as offsets
     MemoryKind kind() const {
       if (backing == Backing::pageable) return MemoryKind::pageable;
       return backing == Backing::pinned ? MemoryKind::pinned : MemoryKind::device;
@@ -88,7 +103,7 @@ class Memory {
       STOWAGE_EXCLUDES(table_);
   void abandon(Allocation& allocation) noexcept STOWAGE_REQUIRES(changes_);
 
-  // Until `changes_` is given up nobody else changes what they return.
+  // The returned allocations do not change while the caller holds `changes_`.
   Allocation& plain_at(MemoryKind kind, const void* address, std::string_view call) STOWAGE_REQUIRES(changes_)
       STOWAGE_EXCLUDES(table_);
   Allocation& range_at(const void* address, std::string_view call) STOWAGE_REQUIRES(changes_)
@@ -101,7 +116,7 @@ class Memory {
   const Options options_;
   const MemoryBinder binder_;
   std::unique_ptr<VirtualMemory> virtual_;  // null: plain allocations
-  Mutex changes_;                           // of whoever changes something, before `table_`
+  Mutex changes_;                           // held by calls that change something; taken before `table_`
   mutable Mutex table_;
   std::uint64_t allocations_ STOWAGE_GUARDED_BY(changes_) = 0;
   std::map<const std::byte*, Allocation> live_ STOWAGE_GUARDED_BY(table_);  // by base

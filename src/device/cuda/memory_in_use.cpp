@@ -7,7 +7,7 @@
 namespace stowage::cuda {
 namespace {
 
-// As NVML's documentation declares them; toolkits do not always bring the header.
+// Declarations from NVML's documentation: not every toolkit brings the header.
 struct NvmlMemory {
   unsigned version = sizeof(NvmlMemory) | (2U << 24U);
   unsigned long long total = 0;

@@ -1,5 +1,4 @@
-// What other programs hold of a device's memory, as NVML tells it: asked before this process has a
-// context there, so that the context's own share can be told apart.
+// Memory in use on a card, from NVML.
 #pragma once
 
 #include <optional>
@@ -9,8 +8,9 @@
 
 namespace stowage::cuda {
 
-// Nothing where NVML is not installed, does not know the device, or is too old to tell. `pci_bus_id` as
-// cudaDeviceGetPCIBusId gives it.
+// Bytes that other programs hold of a device's memory, as NVML says. Ask before this process has a context
+// there, which counts too. Returns nullopt where NVML is not installed, does not know the device, or is too
+// old to tell. `pci_bus_id` as cudaDeviceGetPCIBusId gives it.
 std::optional<Bytes> memory_in_use(const std::string& pci_bus_id);
 
 }  // namespace stowage::cuda

@@ -1,4 +1,3 @@
-#include "src/device/cuda/open.h"
 
 #include <fmt/core.h>
 

@@ -1,4 +1,4 @@
-#include "src/device/cuda/pinned_memory.h"
+#include "src/device/cuda/memory.h"
 
 #include <fmt/core.h>
 #include <sys/mman.h>
@@ -17,8 +17,8 @@ namespace {
       bytes, 0);
 }
 
-// Has the program's threads fault the pages in. Where the kernel cannot (before Linux 5.14), or has no
-// memory, cudaHostRegister does it on this thread, or says why not.
+// Faults the pages in on the program's threads. If the kernel cannot (before Linux 5.14) or has no memory,
+// cudaHostRegister does it on this thread or reports the error.
 void fault_in(void* address, Bytes bytes) {
   constexpr std::int64_t chunk = 64 << 20;
   parallel_for(static_cast<std::int64_t>(bytes), chunk, [&](std::int64_t begin, std::int64_t end) {

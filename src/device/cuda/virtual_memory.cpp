@@ -61,7 +61,7 @@ void VirtualMemory::map(void* address, Bytes bytes, Bytes piece, const Doing& do
   }
 }
 
-// The mapping keeps the memory, so the handle goes at once.
+// The mapping keeps the memory, so the handle is released at once.
 void VirtualMemory::map_piece(CUdeviceptr address, Bytes bytes, const Doing& doing) {
   const CUmemAllocationProp kind = properties();
   Handle handle{};

@@ -1,7 +1,8 @@
-// VirtualMemory: address space and physical memory of one device, apart, by the driver's cuMem calls.
+// VirtualMemory: address space and physical memory of one device as separate things, by the driver's
+// cuMem calls.
 //
-// Every call is all or nothing: what failed half way is undone. Errors as check.h says, out of memory as
-// OutOfMemory. One caller at a time, with the device current.
+// Every call succeeds wholly or undoes its parts. Errors are thrown as check.h says, out of memory as
+// OutOfMemory. Requires one caller at a time, with the device current.
 #pragma once
 
 #include <cuda.h>
@@ -15,7 +16,7 @@ namespace stowage::cuda {
 
 class VirtualMemory {
  public:
-  // Whether the driver and the device can do this at all.
+  // Whether the driver and the device support virtual memory management.
   static bool is_supported(const DriverApi& api, int ordinal);
 
   VirtualMemory(const DriverApi& api, int ordinal);
@@ -28,10 +29,10 @@ class VirtualMemory {
 
   void* reserve(Bytes bytes, const Doing& doing);
   void free(void* address, Bytes bytes, const Doing& doing);
-  // Fresh memory in pieces of `piece` bytes, the last of which may be shorter: three calls of the driver for
-  // each, and one more for all.
+  // Maps fresh memory in pieces of `piece` bytes, the last of which may be shorter: three calls of the driver
+  // for each, and one more for all.
   void map(void* address, Bytes bytes, Bytes piece, const Doing& doing);
-  // Any number of whole pieces that lie side by side, in one call.
+  // Unmaps any number of adjacent whole pieces in one call.
   void unmap(void* address, Bytes bytes, const Doing& doing);
 
  private:
@@ -43,7 +44,7 @@ class VirtualMemory {
   const DriverApi& api_;
   int ordinal_;
   Bytes granularity_ = 0;
-  std::vector<Handle> unreleased_;  // what the driver would not take back yet
+  std::vector<Handle> unreleased_;  // handles that the driver has not taken back yet
 };
 
 }  // namespace stowage::cuda

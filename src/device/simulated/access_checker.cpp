@@ -28,7 +28,7 @@ LaneId AccessChecker::add_lane(LaneRole role) {
       std::find_if(lanes_.begin(), lanes_.end(), [](const LaneState& lane) { return !lane.live; });
   const auto id = static_cast<LaneId>(free - lanes_.begin());
   if (free == lanes_.end()) lanes_.emplace_back();
-  // A reused lane goes on counting where its predecessor stopped, so that ticks stay unique.
+  // A reused lane counts on where its predecessor stopped, so that ticks stay unique.
   lanes_[id].role = role;
   lanes_[id].live = true;
   return id;

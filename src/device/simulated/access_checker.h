@@ -1,15 +1,15 @@
-// AccessChecker: happens-before over lanes, events and the calling thread, and what it says about
-// every byte. Pure logic: no threads and no memory, one caller at a time.
+// AccessChecker: checks for every byte that accesses are ordered by happens-before over lanes, events and the
+// calling thread. Pure logic: no threads and no memory, one caller at a time.
 //
-// The order in which work is enqueued is a valid order of the device (a wait captures the event's
-// most recent record), so judging each operation as it is enqueued judges every interleaving. Each
-// lane and the host (all calling threads count as one) has a vector clock. An operation advances its
-// lane's; `record` copies it into the event's, `wait` joins that into a lane's, `synchronise` into
-// the host's; with `host_orders` every enqueue first joins the host's into its lane's.
-// A write must be ordered after every earlier access of its bytes, a read after every earlier write.
+// The order in which work is enqueued is a valid order of the device (a wait captures the event's most recent
+// record), so judging each operation as it is enqueued judges every interleaving. Every lane has a vector
+// clock, and so has the host (all calling threads count as one). An operation advances its lane's clock;
+// `record` copies it into the event's clock, `wait` joins that into a lane's, `synchronise` into the host's;
+// with `host_orders` every enqueue first joins the host's clock into its lane's. A write must be ordered
+// after every earlier access of its bytes, a read after every earlier write.
 //
-// Errors: AccessViolation naming both operations, the bytes and what is missing; then nothing of the
-// operation is remembered.
+// Throws AccessViolation naming both operations, the bytes and the missing order; the operation then leaves
+// no trace.
 #pragma once
 
 #include <span>
@@ -18,7 +18,6 @@
 #include <vector>
 
 #include "src/device/simulated/access_history.h"
-#include "src/device/simulated/vector_clock.h"
 #include "stowage/device.h"
 
 namespace stowage::simulated {
@@ -46,17 +45,17 @@ class AccessChecker {
   LaneRole role(LaneId lane) const { return lanes_[lane].role; }
   std::string describe_lane(LaneId lane) const;  // "compute lane 0"
 
-  // Device bytes start undefined, those of the host defined. `number` is for messages.
+  // Device bytes start undefined, host bytes defined. `number` is for messages.
   RangeId add_range(MemoryKind kind, Bytes bytes, std::uint64_t number);
   void remove_range(RangeId range);
   MemoryKind kind(RangeId range) const { return ranges_[range].kind; }
-  // Bytes of the range that are new (mapped just now).
+  // Forgets the history of bytes that were mapped just now.
   void forget(RangeId range, Bytes begin, Bytes end);
-  // Throws unless the host has synchronised with every access of these bytes. `call` gives them up.
+  // Throws unless the host has synchronised with every access of these bytes, which `call` gives up.
   void expect_finished(RangeId range, Bytes begin, Bytes end, std::string_view call) const;
 
   void launch(LaneId lane, const std::string& name, std::span<const RangeAccess> accesses);
-  // A launch that may read undefined bytes and whose writes are undefined in these parts of them.
+  // A launch that may read undefined bytes; its writes leave the parts `undefined` undefined.
   void meet(LaneId lane, const std::string& name, std::span<const RangeAccess> accesses,
             std::span<const RangeAccess> undefined);
   void copy(LaneId lane, const std::string& name, const RangeAccess& to, const RangeAccess& from);

@@ -109,7 +109,7 @@ std::size_t AccessHistory::split_at(Bytes position) {
   return index + 1;
 }
 
-// Only what one operation wrote in pieces is joined again.
+// Joins only pieces that one operation wrote.
 void AccessHistory::merge_with_left(std::size_t index) {
   if (index == 0) return;
   Segment& left = segments_[index - 1];

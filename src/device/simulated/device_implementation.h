@@ -1,5 +1,5 @@
-// The simulated Device itself: memory, checker, lanes, events and faults under one lock. Its calls
-// are in device_memory.cpp, device_lanes.cpp, device_work.cpp and, what all share, simulated_device.cpp.
+// The simulated Device itself: memory, checker, lanes, events and faults under one lock. The calls are in
+// device_memory.cpp, device_lanes.cpp and device_work.cpp, their common parts in simulated_device.cpp.
 #pragma once
 
 #include <memory>
@@ -9,19 +9,18 @@
 
 #include "src/base/mutex.h"
 #include "src/device/simulated/access_checker.h"
+#include "src/device/simulated/access_history.h"
 #include "src/device/simulated/event_table.h"
 #include "src/device/simulated/execution_lane.h"
 #include "src/device/simulated/fault.h"
 #include "src/device/simulated/meeting.h"
 #include "src/device/simulated/memory.h"
-#include "src/device/simulated/names.h"
 #include "src/device/simulated/wire.h"
 
 namespace stowage::simulated {
 
-// One mutex over the tables and the checker; virtual time also runs its work under it, so that work
-// may not call the device. Nobody blocks under it but for such meetings: synchronising waits on a signal
-// outside.
+// A mutex guards the tables and the checker. In virtual time work also runs under it, so work may not call
+// the device, and a meeting blocks under it. Synchronising waits on a signal without it.
 class Implementation final : public MeetingDevice {
  public:
   explicit Implementation(const SimulatedOptions& options)
@@ -71,20 +70,20 @@ class Implementation final : public MeetingDevice {
   bool fault_fired() const override;
 
  private:
-  // What work touches: for messages about it.
+  // The work that touches memory, for messages.
   struct Work {
     std::string_view call;
     std::string_view name;
     LaneId lane;
   };
 
-  // Counts the call, checks the lane; throws for an injected fault. True: the work shall fail.
+  // Count the call and check the lane. Throw for an injected fault of the call; true: the work shall fail.
   void begin_call(std::string_view call) STOWAGE_REQUIRES(mutex_);
   bool begin_work(std::string_view call, LaneId lane) STOWAGE_REQUIRES(mutex_);
   void begin_allocating_call(std::string_view call, MemoryKind kind, Bytes bytes) STOWAGE_REQUIRES(mutex_);
   void expect_lane(LaneId lane, std::string_view call) const STOWAGE_REQUIRES(mutex_);
 
-  // The access as bytes of one live allocation. Throws AccessViolation.
+  // Returns the access as bytes of one live allocation. Throws AccessViolation.
   RangeAccess resolve(const Work& work, const Access& access) STOWAGE_REQUIRES(mutex_);
   void resolve_all(const Work& work, std::span<const Access> accesses, std::vector<RangeAccess>& ranges)
       STOWAGE_REQUIRES(mutex_);
@@ -102,7 +101,7 @@ class Implementation final : public MeetingDevice {
   const Link& link(LaneRole role) const { return role == LaneRole::h2d ? options_.h2d : options_.d2h; }
 
   const SimulatedOptions options_;
-  std::optional<Wire> wire_;  // where directions slow each other
+  std::optional<Wire> wire_;  // set if directions slow each other
   const SteadyClock clock_;
   mutable Mutex mutex_;
   Signals signals_;
@@ -116,7 +115,7 @@ class Implementation final : public MeetingDevice {
   std::vector<RangeAccess> accesses_ STOWAGE_GUARDED_BY(mutex_);       // of the launch at hand
   std::vector<RangeAccess> undefined_ STOWAGE_GUARDED_BY(mutex_);      // of the meeting at hand
   double host_time_ STOWAGE_GUARDED_BY(mutex_) = 0;                    // of the caller, in virtual time
-  // Last, so that their threads end before what they use.
+  // The last member, so that its threads end before the members that they use.
   std::vector<std::unique_ptr<ExecutionLane>> lanes_ STOWAGE_GUARDED_BY(mutex_);
 };
 

@@ -40,7 +40,7 @@ EventId Implementation::add_event(bool timed) {
   const MutexLock lock(mutex_);
   begin_call("create_event");
   const EventId event = events_.create(timed);
-  // An event's own signal, and earlier ones that queued waits still hold.
+  // Room for every event's own signal, and for earlier signals that queued waits still hold.
   reserve_signals(4 * (event + std::size_t{16}));
   return event;
 }

@@ -1,5 +1,5 @@
-// EventTable: which signal each event's most recent record is. Holds one reference per event. Not
-// synchronised.
+// EventTable: maps each event to the signal of its most recent record. Holds one reference per event.
+// Not synchronised.
 #pragma once
 
 #include <optional>
@@ -15,11 +15,11 @@ class EventTable {
   explicit EventTable(Signals& signals) : signals_(signals) {}
 
   EventId create(bool timed = true);
-  // All throw InvalidInput, naming `call`, for an event that is not there.
+  // Throws InvalidInput, naming `call`, for an unknown event; so do the functions below.
   void destroy(EventId event, std::string_view call);
   void expect(EventId event, std::string_view call) const;
   void expect_timed(EventId event, std::string_view call) const;
-  // Nothing if the event was never recorded.
+  // Returns nullopt if the event was never recorded.
   std::optional<SignalId> signal(EventId event, std::string_view call) const;
   // Takes over the caller's reference.
   void set(EventId event, SignalId signal);

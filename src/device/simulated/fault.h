@@ -1,4 +1,4 @@
-// FaultInjector: counts the calls that can fail and says which one shall.
+// FaultInjector: counts the calls that can fail, and tells when one shall fail.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ class FaultInjector {
   void clear() { fault_.reset(); }
   bool fired() const { return fired_; }
 
-  // Counts one call; the kind of its failure if it is the one. Fires once.
+  // Counts one call. Returns the kind of its failure if it shall fail, which happens once.
   std::optional<Fault::Kind> next_call() {
     ++calls_;
     if (!fault_ || seen_++ != fault_->index) return std::nullopt;

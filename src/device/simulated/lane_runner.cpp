@@ -8,7 +8,7 @@
 #include <new>
 #include <utility>
 
-#include "src/device/simulated/poison.h"
+#include "src/device/simulated/memory.h"
 
 namespace stowage::simulated {
 

@@ -1,7 +1,7 @@
-// LaneRunner: what one lane does with its tasks, and its clock. One thread at a time.
+// LaneRunner: performs the tasks of one lane, and keeps its clock. Used by a single thread at a time.
 //
-// A failed lane skips launches, copies and poisoning, still waits and meets, and passes its failure on with
-// what it records, until a record with `clears`. Its clock:
+// A failed lane skips launches, copies and poisoning, but still waits and meets. It passes its failure on
+// with its records, until a record with `clears`. The clock:
 //   virtual_time  start = max(own time, enqueued, awaited); end = start + modelled seconds, or what a
 //                 meeting says
 //   modelled      the same for copies, which then sleep until their end: oversleeping one does not
@@ -9,15 +9,62 @@
 //   measured      the steady clock
 #pragma once
 
+#include <chrono>
+#include <cstdint>
 #include <memory>
+#include <string>
+#include <thread>
 
-#include "src/device/simulated/clock.h"
+#include "src/device/simulated/meeting.h"
 #include "src/device/simulated/signals.h"
-#include "src/device/simulated/task.h"
 #include "src/device/simulated/wire.h"
+#include "stowage/bytes.h"
+#include "stowage/device.h"
 #include "stowage/simulated_device.h"
 
 namespace stowage::simulated {
+
+// One entry of a lane's queue: plain data, so that queueing it allocates nothing.
+enum class TaskKind : std::uint8_t { launch, meet, copy, poison, record, wait };
+
+struct Task {
+  TaskKind kind = TaskKind::launch;
+  bool fails = false;                 // launch, meet, copy: an injected fault
+  bool clears = false;                // record: reports the lane's failure and ends it
+  bool ignores_failure = false;       // wait: the failure behind the signal was reported before
+  const std::string* name = nullptr;  // interned
+  void (*function)(void* context) = nullptr;
+  double (*meeting)(void* context, const Arrival& arrival) = nullptr;
+  void* context = nullptr;
+  void* to = nullptr;  // copy, poison
+  const void* from = nullptr;
+  Bytes bytes = 0;
+  LaneRole direction = LaneRole::h2d;  // copy
+  double ready = 0;                    // when it was enqueued, seconds on the device's clock
+  double seconds = 0;                  // modelled duration
+  SignalId signal = 0;                 // record, wait: the task holds one reference
+};
+
+// Seconds since the device was opened.
+class Clock {
+ public:
+  virtual ~Clock() = default;
+  virtual double now() const = 0;
+  virtual void sleep_until(double seconds) const = 0;
+};
+
+class SteadyClock final : public Clock {
+ public:
+  double now() const override { return std::chrono::duration<double>(Steady::now() - start_).count(); }
+  void sleep_until(double seconds) const override {
+    const std::chrono::duration<double> since_start(seconds);
+    std::this_thread::sleep_until(start_ + std::chrono::duration_cast<Steady::duration>(since_start));
+  }
+
+ private:
+  using Steady = std::chrono::steady_clock;
+  Steady::time_point start_ = Steady::now();
+};
 
 enum class Pace : std::uint8_t { virtual_time, modelled, measured };
 

@@ -1,4 +1,4 @@
-// Work that meets work of other devices: what a communicator needs of a simulated device beyond Device.
+// Work that meets work of other devices: a communicator's interface to a simulated device, beyond Device.
 #pragma once
 
 #include <span>
@@ -9,7 +9,7 @@
 
 namespace stowage::simulated {
 
-// How a lane comes to a meeting.
+// A lane's arrival at a meeting.
 struct Arrival {
   double time = 0;  // of the lane's clock, seconds
   bool virtual_time = false;
@@ -17,23 +17,23 @@ struct Arrival {
 };
 
 // `function(context, arrival)` runs on the lane. It may block until other devices' work has come. It also
-// runs on a lane that has failed, so that nobody waits for it in vain. In virtual time it returns when it
-// ends, on the lane's clock; other executors measure that. What it throws fails the lane, as a launch's does.
+// runs on a lane that has failed, so that nobody waits for it in vain. In virtual time the function returns
+// its end on the lane's clock; other executors measure the end. An exception fails the lane, as in a launch.
 struct Meeting {
   std::string_view name;
   double (*function)(void* context, const Arrival& arrival) = nullptr;
   void* context = nullptr;            // must outlive the work
-  std::span<const Access> accesses;   // as those of a launch, but what is read need not be defined
-  std::span<const Access> undefined;  // those parts of what is written whose value is undefined
+  std::span<const Access> accesses;   // as of a launch, but bytes that are read may be undefined
+  std::span<const Access> undefined;  // parts of the written bytes that are undefined
 };
 
 class MeetingDevice : public SimulatedDevice {
  public:
-  // The parts of these bytes whose value is undefined behind all work enqueued so far, by address. Throws
-  // AccessViolation, in the name of the meeting, unless they lie in one live allocation.
+  // Returns the parts of `bytes` that are undefined behind all work enqueued so far, by address. Throws
+  // AccessViolation, in the name of the meeting, unless `bytes` lie in one live allocation.
   virtual std::vector<Access> undefined_parts(LaneId lane, std::string_view name, const Access& bytes) = 0;
-  // Enqueued, checked, counted and failing as Device::launch. In virtual time it blocks for as long as the
-  // function does, and so do other calls of this device.
+  // Enqueues, checks, counts and fails as Device::launch. While the function blocks in virtual time, this and
+  // other calls of the device block too.
   virtual void meet(LaneId lane, const Meeting& meeting) = 0;
 };
 

@@ -4,9 +4,9 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <bit>
+#include <cstring>
 #include <numeric>
-
-#include "src/device/simulated/poison.h"
 
 namespace stowage::simulated {
 namespace {
@@ -14,7 +14,7 @@ namespace {
 constexpr Bytes quarantine_bytes = 1_MiB;
 constexpr std::size_t holders_shown = 8;
 
-// Null when the host has no more.
+// Returns null if the host has no more.
 std::byte* map_pages(void* where, Bytes bytes, int protection, int flags) {
   void* const base = mmap(where, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
   return base == MAP_FAILED ? nullptr : static_cast<std::byte*>(base);
@@ -24,6 +24,15 @@ Bytes mapped_bytes(const Allocation& allocation) {
   if (!allocation.reserved) return allocation.bytes;
   return static_cast<Bytes>(std::count(allocation.mapped.begin(), allocation.mapped.end(), true)) *
          Memory::granularity;
+}
+
+static_assert(std::endian::native == std::endian::little);
+
+void fill_bytes(std::byte* at, Bytes bytes) {
+  const auto phase = static_cast<unsigned>(reinterpret_cast<std::uintptr_t>(at) % 8);
+  std::uint64_t word = std::rotr(poison_word, static_cast<int>(8 * phase));
+  for (; bytes >= 8; at += 8, bytes -= 8) std::memcpy(at, &word, 8);
+  std::memcpy(at, &word, bytes);
 }
 
 }  // namespace
@@ -211,6 +220,18 @@ std::string Memory::account(MemoryKind kind) const {
                         holders[i].allocation->number);
   const MemoryKind other = kind == MemoryKind::device ? MemoryKind::pinned : MemoryKind::device;
   return text + fmt::format("; {} bytes of {} memory", pool(other).used, to_string(other));
+}
+
+void fill_poison(void* begin, Bytes bytes, Poison poison) {
+  auto* const first = static_cast<std::byte*>(begin);
+  if (poison == Poison::none) return;
+  if (poison == Poison::full) return fill_bytes(first, bytes);
+  constexpr Bytes word = 8, stride = 256;
+  const Bytes edge = std::min(bytes, word);
+  fill_bytes(first, edge);
+  fill_bytes(first + (bytes - edge), edge);
+  const Bytes aligned = (stride - reinterpret_cast<std::uintptr_t>(first) % stride) % stride;
+  for (Bytes at = aligned; at + word <= bytes; at += stride) fill_bytes(first + at, word);
 }
 
 }  // namespace stowage::simulated

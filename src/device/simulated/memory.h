@@ -1,9 +1,9 @@
-// Memory of the simulated device: hard capacities of device and of pinned bytes, what is allocated under them
-// and beside them, and the address space that virtual ranges reserve. Not synchronised.
+// Memory of the simulated device: allocations under hard capacities of device and of pinned bytes, pageable
+// allocations beside them, and the address space of virtual ranges. Not synchronised.
 //
-// Backed by anonymous mappings, which the object owns and unmaps when it dies. Released device
-// blocks of up to 1 MiB in all stay mapped and poisoned for a while, so that a stale read finds
-// NaNs; larger ones are unmapped at once, so that it faults.
+// Owns anonymous mappings, and unmaps them in the destructor. Released device blocks of up to 1 MiB in all
+// stay mapped and poisoned for a while, so that a stale read finds NaNs; larger blocks are unmapped at once,
+// so that a stale read faults.
 #pragma once
 
 #include <array>
@@ -41,17 +41,17 @@ class Memory {
   Memory& operator=(const Memory&) = delete;
   ~Memory();
 
-  // Device bytes are poisoned, those of the host zero. Throw OutOfMemory with the account, InvalidInput
-  // for zero bytes. The reference holds until the release.
+  // Device bytes are poisoned, host bytes zero. Throw OutOfMemory with the account, and InvalidInput for zero
+  // bytes. The reference is valid until the release.
   Allocation& allocate(MemoryKind kind, Bytes bytes);
   Allocation& reserve(Bytes bytes);
   void map(Allocation& range, Bytes offset, Bytes bytes, Bytes piece = granularity);  // fresh poison
   void unmap(Allocation& range, Bytes offset, Bytes bytes);  // whole pieces; inaccessible again
-  void release(Allocation& allocation);                      // what is still mapped, too
+  void release(Allocation& allocation);                      // also unmaps mapped granules
 
-  // The allocation that holds `address`; null if none.
+  // Returns the allocation that holds `address`; null if none.
   Allocation* find(const void* address);
-  // The plain allocation (or virtual range) that starts at `address`. Throw InvalidInput.
+  // Return the plain allocation (or virtual range) that starts at `address`. Throw InvalidInput.
   Allocation& plain_at(MemoryKind kind, const void* address, std::string_view call);
   Allocation& reserved_at(const void* address, std::string_view call);
   // Throws InvalidInput unless [offset, offset + bytes) are whole granules of `range`, all mapped or
@@ -65,7 +65,7 @@ class Memory {
     const Pool& device = pool(MemoryKind::device);
     return {device.capacity, device.capacity - device.used};
   }
-  // OutOfMemory for `bytes` more of `kind`: who holds what, by kind, largest first.
+  // Returns the error for `bytes` more of `kind`, which lists the holders by kind, largest first.
   OutOfMemory out_of_memory(MemoryKind kind, Bytes bytes, std::string_view call) const;
   Poison poison() const { return poison_; }
 
@@ -92,5 +92,15 @@ class Memory {
   std::deque<Freed> freed_;                      // oldest first
   Bytes freed_bytes_ = 0;
 };
+
+// Poison of dead device bytes: NaN as f16, bf16, f32 and f64, and signalling as f64 and in every other
+// f32, so that arithmetic on it shows.
+
+// The word whose bytes fill memory, by address modulo 8.
+inline constexpr std::uint64_t poison_word = 0x7ff47ff47fa07fa0;
+
+// Poison::full fills every byte; sampled fills one aligned word in each 256 bytes, and the first and last
+// 8 bytes.
+void fill_poison(void* begin, Bytes bytes, Poison poison);
 
 }  // namespace stowage::simulated

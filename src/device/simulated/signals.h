@@ -1,5 +1,5 @@
-// Signals: one completion flag per `record`, so that a wait holds for the record it captured however
-// often its event is recorded again. Pooled and counted by references; thread-safe.
+// Signals: one completion flag per `record`, so that a wait refers to the record that it captured, however
+// often its event is recorded again. Pooled and reference-counted; thread-safe.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@ namespace stowage::simulated {
 
 using SignalId = std::uint32_t;
 
-// Why a lane's work failed.
+// The reason that a lane's work failed.
 struct Failure {
   std::string message;
   std::string call;
@@ -39,7 +39,7 @@ class Signals {
   void complete(SignalId signal, double time, std::shared_ptr<const Failure> failure);
   Outcome await(SignalId signal);  // blocks until done
   Outcome peek(SignalId signal);
-  // The failures that signals of `lane` carry have been reported.
+  // Clears the failures that signals of `lane` carry, as they have been reported.
   void clear_failures(LaneId lane);
 
  private:
@@ -48,7 +48,7 @@ class Signals {
     LaneId lane = 0;
     Outcome outcome;
   };
-  // Threads that wait for one signal are not woken by others, but for those few that share a place.
+  // A waiting thread is woken only by the few signals that share its place.
   static constexpr std::size_t places = 64;
   CondVar& completed(SignalId signal) { return completed_[signal % places]; }
 

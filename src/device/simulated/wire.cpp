@@ -16,7 +16,7 @@ Wire::Direction direction_of(const Link& link, double both) {
 
 Wire::TransferId Wire::begin(LaneRole direction, double time, Bytes bytes) {
   const MutexLock lock(mutex_);
-  go_on(transfers_, time_, time, std::nullopt);
+  advance(transfers_, time_, time, std::nullopt);
   const auto free = std::find_if(transfers_.begin(), transfers_.end(),
                                  [](const Transfer& transfer) { return !transfer.taken; });
   const auto id = static_cast<TransferId>(free - transfers_.begin());
@@ -31,7 +31,7 @@ double Wire::end(TransferId id, double now) {
   const MutexLock lock(mutex_);
   Transfers ahead = transfers_;
   double time = time_;
-  go_on(ahead, time, never, id);
+  advance(ahead, time, never, id);
   const double end = ahead[id].end;
   if (end > now) return end;
   transfers_ = std::move(ahead);
@@ -48,7 +48,8 @@ double Wire::rate(const Transfers& transfers, const Transfer& transfer, double t
   return crossed ? direction.beside : direction.alone;
 }
 
-void Wire::go_on(Transfers& transfers, double& time, double until, std::optional<TransferId> watched) const {
+void Wire::advance(Transfers& transfers, double& time, double until,
+                   std::optional<TransferId> watched) const {
   while (time < until && !(watched && transfers[*watched].left <= 0)) {
     double next = until;
     for (const Transfer& transfer : transfers) {

@@ -1,7 +1,7 @@
-// Wire: the link's modelled copies in both directions, which slow each other. Thread-safe.
+// Wire: models a link's copies in both directions, which slow each other. Thread-safe.
 //
-// Times are modelled ones, on the device's clock: what happens at one is settled when somebody asks about a
-// later one. Copies that begin before what is settled begin there.
+// Times are modelled, on the device's clock. Transfers up to a time are settled when somebody asks about a
+// later time. A copy that should begin before the settled time begins at it.
 #pragma once
 
 #include <array>
@@ -25,10 +25,10 @@ class Wire {
 
   Wire(const Direction& h2d, const Direction& d2h) : directions_{h2d, d2h} {}
 
-  // A copy on an h2d or d2h lane that starts at `time`.
+  // Begins a copy on an h2d or d2h lane at `time`.
   TransferId begin(LaneRole direction, double time, Bytes bytes);
-  // When it will have ended, as far as is known at `now`: later ones may put it off. At or before `now`: it
-  // has, and the id is no more.
+  // Returns when the transfer will end, as far as is known at `now`: later transfers may delay it. If that is
+  // at or before `now`, the transfer has ended and its id is free.
   double end(TransferId transfer, double now);
 
  private:
@@ -42,8 +42,8 @@ class Wire {
   };
   using Transfers = std::vector<Transfer>;
 
-  // Until `until`, or until `watched` has ended.
-  void go_on(Transfers& transfers, double& time, double until, std::optional<TransferId> watched) const;
+  // Advances the transfers until `until`, or until `watched` has ended.
+  void advance(Transfers& transfers, double& time, double until, std::optional<TransferId> watched) const;
   double rate(const Transfers& transfers, const Transfer& transfer, double time) const;
 
   const std::array<Direction, 2> directions_;
@@ -52,7 +52,7 @@ class Wire {
   double time_ STOWAGE_GUARDED_BY(mutex_) = 0;  // up to which all is settled
 };
 
-// Nothing where no direction slows the other.
+// Returns nullopt if no direction slows the other.
 std::optional<Wire> wire_for(const SimulatedOptions& options);
 
 }  // namespace stowage::simulated

@@ -1,4 +1,4 @@
-// From LaunchArguments to a kernel for the graph's work type.
+// Calls a card's kernel for the graph's work type.
 #pragma once
 
 #include <fmt/format.h>

@@ -1,5 +1,5 @@
-// The CUDA side of the launch table: every kernel of include/stowage/launch_table.h for work types f32,
-// bf16 and f16. Each enqueues on LaunchArguments::stream and returns; f64 throws InvalidInput.
+// The CUDA side of the launch table: every kernel of include/stowage/launch_table.h for work types f32, bf16
+// and f16. Kernels enqueue on LaunchArguments::stream and return; f64 throws InvalidInput.
 #pragma once
 
 #include "stowage/launch_table.h"

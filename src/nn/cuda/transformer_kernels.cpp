@@ -1,4 +1,4 @@
-// Forward and backward of a Transformer: how the adapters call the card's kernels.
+// Forward and backward of a Transformer: the adapters' calls of the card's kernels.
 #include "src/nn/transformer_adapters.h"
 
 #include "kernels/cuda/attention.h"
@@ -6,7 +6,6 @@
 #include "kernels/cuda/cross_entropy.h"
 #include "kernels/cuda/elementwise.h"
 #include "kernels/cuda/embedding.h"
-#include "kernels/cuda/first_token.h"
 #include "kernels/cuda/layer_norm.h"
 #include "kernels/cuda/linear.h"
 #include "src/nn/cuda/adapter.h"

@@ -1,6 +1,7 @@
 // The gradient norm and the optimizer.
 #include "kernels/cuda/optimizer.h"
 #include "src/nn/cuda/adapter.h"
+#include "src/nn/cuda/launch_table.h"
 #include "src/nn/optimizer_settings.h"
 
 namespace stowage::cuda {
@@ -89,6 +90,11 @@ void add_update_kernels(LaunchTable& table) {
   table.add("clip", launch_clip);
   table.add("norm_part", launch_norm_part);
   table.add("adamw", launch_adapter<AdamWUpdate>);
+}
+
+void add_kernels(LaunchTable& table) {
+  add_transformer_kernels(table);
+  add_update_kernels(table);
 }
 
 }  // namespace stowage::cuda

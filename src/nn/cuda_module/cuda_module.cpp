@@ -1,12 +1,12 @@
-// What libstowage_cuda.so exports.
-#include "kernels/cuda/attention_use.h"
+// Exports of libstowage_cuda.so.
+#include "kernels/cuda/attention.h"
 #include "src/device/backend_module.h"
-#include "src/device/cuda/open.h"
+#include "src/device/cuda/cuda_device.h"
 #include "src/nn/cuda/launch_table.h"
 
 namespace {
 
-// A wrong choice of attention is told before any work.
+// Refuses a wrong choice of attention before any work.
 std::unique_ptr<stowage::Device> open(const stowage::CudaOptions& options) {
   stowage::cuda::attention_choice();
   return stowage::cuda::open_device(options);

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "src/device/simulated/names.h"
+#include "src/device/simulated/access_history.h"
 #include "stowage/error.h"
 #include "tests/support/printed_name.h"
 

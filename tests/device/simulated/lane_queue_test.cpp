@@ -1,4 +1,4 @@
-#include "src/device/simulated/lane_queue.h"
+#include "src/device/simulated/execution_lane.h"
 
 #include <gtest/gtest.h>
 

@@ -5,7 +5,6 @@
 
 #include <cstring>
 
-#include "src/device/simulated/poison.h"
 #include "stowage/error.h"
 
 namespace stowage::simulated {

@@ -1,4 +1,4 @@
-#include "src/device/simulated/poison.h"
+#include "src/device/simulated/memory.h"
 
 #include <gtest/gtest.h>
 

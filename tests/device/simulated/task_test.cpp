@@ -1,5 +1,5 @@
 // In the steady state the device allocates nothing: operator new is counted over many steps.
-#include "src/device/simulated/task.h"
+#include "src/device/simulated/lane_runner.h"
 
 #include <gtest/gtest.h>
 

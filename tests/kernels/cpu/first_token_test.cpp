@@ -1,4 +1,4 @@
-#include "kernels/cpu/first_token.h"
+#include "kernels/cpu/embedding.h"
 
 #include "tests/kernels/kernel_check.h"
 

@@ -3,12 +3,11 @@
 #include <functional>
 
 #include "kernels/cpu/attention.h"
-#include "kernels/cpu/column_sum.h"
 #include "kernels/cpu/cross_entropy.h"
 #include "kernels/cpu/elementwise.h"
 #include "kernels/cpu/embedding.h"
-#include "kernels/cpu/first_token.h"
 #include "kernels/cpu/layer_norm.h"
+#include "kernels/cpu/linear.h"
 #include "kernels/cpu/linear_cross_entropy.h"
 #include "kernels/cpu/storage.h"
 #include "tests/kernels/kernel_check.h"

@@ -1,4 +1,4 @@
-#include "kernels/cuda/padding.h"
+#include "kernels/cuda/cudnn_attention.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "src/device/cuda/open.h"
+#include "src/device/cuda/cuda_device.h"
 #include "stowage/device.h"
 
 namespace stowage::cuda {

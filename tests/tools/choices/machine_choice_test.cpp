@@ -1,5 +1,5 @@
 #include "tools/choices/machine_choice.h"
-#include "src/machine/machine_text.h"
+#include "src/machine/chosen_machine.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

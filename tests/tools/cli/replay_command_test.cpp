@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "src/history/history_json.h"
+#include "src/history/histories.h"
 #include "tests/support/expect_refused.h"
 #include "tests/support/temporary_folder.h"
 

@@ -1,16 +1,20 @@
-#include "src/machine/machine_here.h"
+#include "src/machine/chosen_machine.h"
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cctype>
 #include <cstdlib>
 #include <filesystem>
 
+#include "src/base/printable.h"
 #include "stowage/error.h"
 
 namespace stowage {
 namespace {
 
-// A relative path is none, as the XDG Base Directory Specification says.
+// Returns the variable's path; empty if it is relative, since the XDG Base Directory Specification ignores
+// relative paths.
 std::filesystem::path absolute_in(const char* variable) {
   const char* const text = std::getenv(variable);
   const std::filesystem::path path = text == nullptr ? "" : text;
@@ -36,6 +40,21 @@ MachineFile read_machine_here() {
     throw InvalidInput(
         fmt::format("this machine has not been measured: run `stowage calibrate`, which leaves {}", path));
   return read_machine_file(path);
+}
+
+std::string describe_machine(const MachineFile& file) {
+  const bool dated =
+      !file.measured.empty() && std::isdigit(static_cast<unsigned char>(file.measured.front()));
+  const std::string several =
+      file.peers && file.peers->devices > 1 ? fmt::format("{} x ", file.peers->devices) : "";
+  return fmt::format("{}{} on {}, {}{}", several, printable(file.device), printable(file.host),
+                     dated ? "measured " : "", printable(file.measured));
+}
+
+DataType usual_type(const MachineFile& file) {
+  const bool has = std::any_of(file.matrix.begin(), file.matrix.end(),
+                               [](const MatrixRate& rate) { return rate.type == DataType::bf16; });
+  return has && file.backend == "cuda" ? DataType::bf16 : DataType::f32;
 }
 
 }  // namespace stowage

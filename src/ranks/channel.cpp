@@ -1,3 +1,5 @@
+#include <fmt/core.h>
+
 #include <algorithm>
 
 #include "stowage/channel.h"
@@ -5,7 +7,7 @@
 namespace stowage {
 namespace {
 
-// A piece begins with whether it is the last.
+// The first byte of a piece tells whether it is the last one.
 constexpr char last = '.', more = '+';
 constexpr std::size_t most_piece = most_call_bytes - 1;
 
@@ -20,6 +22,14 @@ std::string long_text(Channel& channel, int root, std::string_view text) {
     whole.append(received, 1);
     if (received.front() == last) return whole;
   }
+}
+
+CommunicatorError error_of(std::string_view call, const RankFailure& failure) {
+  const bool of_call = !failure.call.empty() && failure.call != "abort";
+  const std::string in = of_call ? " in " + failure.call : std::string{};
+  return {fmt::format("{}: rank {} failed{}: {}. End on every rank, and go on from the last checkpoint", call,
+                      failure.rank, in, failure.reason),
+          std::string(call), failure.rank};
 }
 
 }  // namespace stowage
