@@ -3,12 +3,12 @@
 // arXiv 2108.05818). Read in its sources: colossalai/zero/gemini/placement_policy.py (CPUPlacementPolicy),
 // gemini_ddp.py and chunk/chunk.py.
 //
-// Like the original: parameters are in chunks of 32 Mi elements (`min_chunk_size_m`). A chunk comes in when
-// an op needs it, and is released before an op that needs another chunk; so it comes again for rebuilding and
-// for backward. Released chunks are not copied back, because the host still has them (`cpu_vis_flag`).
-// Gradients go to the host chunk by chunk. The update is on the host (CPUAdam), and the next forward begins
-// after the whole update. Activations: block inputs are kept on the device and blocks rebuilt, or nothing is
-// rebuilt.
+// Like the original: parameters are in chunks of 32 Mi elements (`min_chunk_size_m`). A chunk comes in
+// when an op needs it, and is released before an op that needs another chunk; so it comes again for
+// rebuilding and for backward. Released chunks are not copied back, because the host still has them
+// (`cpu_vis_flag`). Gradients go to the host chunk by chunk. The update is on the host (CPUAdam), and the
+// next forward begins after the whole update. Activations: block inputs are kept on the device and blocks
+// rebuilt, or nothing is rebuilt.
 //
 // Several ranks: a chunk consists of all ranks' shares of it. It is gathered when it comes in and dropped
 // when it is released.

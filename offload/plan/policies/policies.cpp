@@ -17,8 +17,8 @@ bool is_gathered_for_one_block(const Problem& problem, const ActivationItem& ite
   return problem.graph->op(item.writer).kernel == "gather" && (item.rebuildable || item.remaker != no_id);
 }
 
-// Adds extra waits to a plan. A lane waits as a whole if its first instruction waits, because lanes are in
-// order.
+// Adds extra waits to a plan. A lane waits as a whole if its first instruction waits, because lanes
+// are in order.
 class WaitAdder {
  public:
   WaitAdder(const Draft& draft, Plan& plan) : draft_(draft), plan_(plan) { find_ends(); }

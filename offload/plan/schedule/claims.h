@@ -21,8 +21,8 @@ class Claims {
   // Returns the draft with each such lifetime begun as early as possible with at most `cap` live bytes at
   // every position. Requires that the draft itself keeps to `cap`.
   Draft within(Bytes cap) const;
-  // Returns the draft with each such lifetime begun where the previous owners of its bytes end. `offsets`: by
-  // lifetime.
+  // Returns the draft with each such lifetime begun where the previous owners of its bytes end.
+  // `offsets`: by lifetime.
   Draft at(const std::vector<Bytes>& offsets) const;
 
  private:

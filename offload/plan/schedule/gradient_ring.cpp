@@ -51,8 +51,8 @@ std::vector<Gradient> gradients_in_ring(const Draft& draft, const BucketLayout& 
   return gradients;
 }
 
-// Returns nullopt if some gradient would leave before the update that applies the previous owner of its
-// bytes.
+// Returns nullopt if some gradient would leave before the update that applies the previous owner
+// of its bytes.
 std::optional<GradientRing> ring_of(Bytes bytes, const std::vector<Gradient>& gradients) {
   GradientRing ring{bytes, {}};
   ByteOwners owners;  // owners are indices in `gradients`

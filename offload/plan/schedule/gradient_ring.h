@@ -46,9 +46,9 @@ struct GradientRing {
 // together (a gradient that is cut counts as two slices). It is larger if the plan would otherwise offload a
 // gradient before the update by a previous owner of its bytes.
 //
-// Gradients enter the ring in the plan's order of offloads. Among those that leave behind the same op,
-// gradients that leave by slices come last, behind the others' updates and in the order of their bucket
-// numbers.
+// Gradients enter the ring in the plan's order of offloads. Among those that leave behind the same
+// op, gradients that leave by slices come last, behind the others' updates and in the order of
+// their bucket numbers.
 GradientRing gradient_ring(const Draft& draft, const BucketLayout& layout);
 
 }  // namespace stowage

@@ -90,8 +90,8 @@ class Arena {
     for (LifetimeId id : residents_) bottom = (offsets[id] = bottom) + align_up(items_[id].bytes, alignment);
     return offsets;
   }
-  // Returns the offsets of all lifetimes. `of_others`: the offsets of all but the residents, above the
-  // residents.
+  // Returns the offsets of all lifetimes. `of_others`: the offsets of all but the residents,
+  // above the residents.
   std::vector<Bytes> with_residents(const std::vector<Bytes>& of_others) const {
     std::vector<Bytes> offsets = resident_offsets();
     for (std::size_t i = 0; i < others_.size(); ++i) offsets[others_[i]] = resident_bytes_ + of_others[i];

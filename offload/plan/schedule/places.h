@@ -32,11 +32,11 @@ class KnownPlaces {
   std::map<std::vector<PlacementItem>, Places, IsBefore> places_;
 };
 
-// Returns the draft's plan, nullopt if no places within `capacity` are found. Residents lie at the bottom.
-// Above them lifetimes have the places that place() (placement.h) finds or, if these do not fit, a
-// branch-and-bound search (if `settings` has it). Then places_for_transfers() (transfer_places.h) moves the
-// lifetimes of transfers. Places decide which instructions wait for each other, so they change the plan's
-// time.
+// Returns the draft's plan, nullopt if no places within `capacity` are found. Residents lie at the
+// bottom. Above them lifetimes have the places that place() (placement.h) finds or, if these do not fit,
+// a branch-and-bound search (if `settings` has it). Then places_for_transfers() (transfer_places.h)
+// moves the lifetimes of transfers. Places decide which instructions wait for each other, so they change
+// the plan's time.
 std::optional<Plan> placed_within(const Problem& problem, const Draft& draft, Bytes capacity,
                                   const PlannerSettings& settings, KnownPlaces& known);
 std::optional<Plan> placed_within(const Problem& problem, const Draft& draft, Bytes capacity,

@@ -12,8 +12,8 @@
 namespace stowage {
 namespace {
 
-// Returns the positions from the lifetime's first use to its last; the whole step for residents and
-// whole_step.
+// Returns the positions from the lifetime's first use to its last; the whole step for
+// residents and whole_step.
 std::pair<Position, Position> in_use(const Draft& draft, const DraftLifetime& lifetime) {
   if (lifetime.resident || lifetime.whole_step) return {0, static_cast<Position>(draft.sequence.size())};
   return {lifetime.first_use, lifetime.last_use + 1};

@@ -62,8 +62,8 @@ class SlotMaker {
       slots_.push_back(slot);
     }
   }
-  // Returns how many slices of the gradient have bytes in the gradient ring at a time; 0 if it leaves as a
-  // whole.
+  // Returns how many slices of the gradient have bytes in the gradient ring at a time; 0 if it leaves
+  // as a whole.
   std::size_t slices_in_ring(BucketId bucket) const {
     const auto turn = ring_.turns.find(bucket);
     return turn == ring_.turns.end() ? 0 : turn->second.slices;
@@ -113,8 +113,8 @@ class SlotMaker {
                         .op = op});
     }
   }
-  // Adds an early update, behind the offload of its gradient and behind the last prefetch that reads its
-  // parameter.
+  // Adds an early update, behind the offload of its gradient and behind the last prefetch that
+  // reads its parameter.
   void add_early(OpId op) {
     Position position = 0;
     std::pair<Position, Position> order{};

@@ -17,8 +17,8 @@ void join(Clock& clock, const Clock& other) {
   for (std::size_t lane = 0; lane < lane_roles; ++lane) clock[lane] = std::max(clock[lane], other[lane]);
 }
 
-// The wanted waits of each waiter, of the same step or of the step before: each instruction once, the latest
-// first.
+// The wanted waits of each waiter, of the same step or of the step before: each instruction once,
+// the latest first.
 class WaitedFor {
  public:
   WaitedFor(std::size_t instructions, const std::vector<WantedWait>& wanted, std::uint32_t steps_back)
