@@ -1,5 +1,5 @@
 // PyTorch's fully_shard ("FSDP2") with CPUOffloadPolicy. The idea: Zhao et al., "PyTorch FSDP: Experiences on
-// Scaling Fully Sharded Data Parallel", VLDB 2023 (arXiv 2304.11277). What it does: the documentation and
+// Scaling Fully Sharded Data Parallel", VLDB 2023 (arXiv 2304.11277). Its behaviour: the documentation and
 // sources of torch.distributed.fsdp.fully_shard (_fsdp_param_group.py, _fsdp_api.py).
 //
 // Like the original: each Transformer block has one group of parameters. A rank's share of a group is copied

@@ -29,8 +29,8 @@ std::vector<std::vector<double>> host_updates(const Graph& graph, const Draft& d
 }
 
 // Returns by bucket the seconds from the step's begin until the host's late updates have made its value.
-// Updates run bucket by bucket in the order of first use. The number of a cut parameter is the earliest start
-// of its transfers with which none of them waits for the update of its slice.
+// Updates run bucket by bucket in the order of first use. A cut parameter is ready at the earliest start of
+// its transfers at which none of its slices still has to wait for an update.
 std::vector<double> ready_seconds(const Graph& graph, const Draft& draft, const BucketLayout& layout,
                                   const Machine& machine, const std::vector<double>& h2d) {
   const std::vector<std::vector<double>> updates = host_updates(graph, draft, layout, machine);

@@ -116,7 +116,7 @@ class LifetimeBuilder {
       if (graph_.op(id).phase == Phase::backward) backward_of_[graph_.op(id).unit].push_back(id);
   }
   // Adds replays that remake the remade values which the op reads. A value that is still there from this
-  // unit's backward, or from the backward of the unit before, needs none.
+  // unit's backward, or from the backward of the unit before, needs no replay.
   void remake_reads(OpId op) {
     for (TensorId read : graph_.op(op).reads) {
       const TensorId group = analysis_.group[read];

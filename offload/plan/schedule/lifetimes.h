@@ -38,8 +38,8 @@ struct DraftLifetime {
   Position order = 0;  // prefetches that start at one position go by this, then by first use
 };
 
-// True if an offload of the lifetime is its end. A gradient with slices that are updated on the device stays
-// for these updates.
+// True if the lifetime ends with its offload, if it has one. A gradient with slices that are updated on the
+// device stays for these updates.
 inline bool leaves(const DraftLifetime& lifetime) { return lifetime.last_use == lifetime.last_before_update; }
 
 // Returns the bytes that each transfer of the lifetime moves, in the order in which the link moves them. A
