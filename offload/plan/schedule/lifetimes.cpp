@@ -115,8 +115,7 @@ class LifetimeBuilder {
     for (OpId id = 0; id < graph_.ops.size(); ++id)
       if (graph_.op(id).phase == Phase::backward) backward_of_[graph_.op(id).unit].push_back(id);
   }
-  // Adds replays that remake the remade values which the op reads. A value that is still there from this
-  // unit's backward, or from the backward of the unit before, needs no replay.
+  // Replays remakers of the op's inputs, unless these are still there from this or the last unit's backward.
   void remake_reads(OpId op) {
     for (TensorId read : graph_.op(op).reads) {
       const TensorId group = analysis_.group[read];
@@ -208,9 +207,8 @@ class LifetimeBuilder {
     at(lifetime).first_moved = first_host_slice(id);
   }
 
-  // Adds the lifetimes of a bucket that lands on the host: gradients or the parts of the norm. Parameters may
-  // leave between two units that use them (in two micro-batches, or because they are tied). Then the sum of
-  // their gradients leaves there, too.
+  // Adds a bucket that lands on the host. If its parameters leave between two units that use them (in two
+  // micro-batches, or as tied parameters), so does the sum of their gradients.
   void add_landing(BucketId id) {
     const BucketId parameters = layout_.parameters_of[id];
     const bool stays = parameters != no_id && is_resident(parameters);
@@ -230,8 +228,7 @@ class LifetimeBuilder {
     at(lifetime).offloaded = lands;
     if (stays && lands) at(lifetime).first_moved = first_host_slice(parameters);
   }
-  // True if a gradient's sum so far is on the host between its uses at `a` and `b`. `choice`: how its
-  // parameters are loaded.
+  // True if the sum of gradients whose parameters are loaded by `choice` is on the host from `a` to `b`.
   bool waits_on_host(LoadChoice choice, Position a, Position b) const {
     const std::uint32_t from = op_at(a).unit, to = op_at(b).unit;
     if (from == to || choice >= LoadChoice::held) return false;
@@ -252,9 +249,8 @@ class LifetimeBuilder {
     return loading_ops_[static_cast<std::size_t>(b)] > loading_ops_[static_cast<std::size_t>(a) + 1];
   }
 
-  // True if one load serves the uses at `a` and `b`. An each_unit load serves one phase of a unit, or in
-  // layer-major order one phase of a half-block for all micro-batches. In that order the last half-block of
-  // several micro-batches has one load for both phases.
+  // True if one load serves the uses at `a` and `b`. An each_unit load serves a phase of one unit, or in
+  // layer-major order of a half-block for all micro-batches (of the last half-block, both phases).
   bool same_load(LoadChoice choice, Position a, Position b) const {
     if (choice == LoadChoice::held || b == a + 1) return true;
     if (choice == LoadChoice::each_op && !loading_ops_.empty()) return !loads_between(a, b);
@@ -292,9 +288,8 @@ class LifetimeBuilder {
     return touch.writes && draft_.sequence[static_cast<std::size_t>(touch.position)].recompute;
   }
 
-  // A replay rebuilds values that only its unit uses from there on. A value that crosses units or stays is
-  // not rebuilt: the replay writes a copy that nobody reads. Partial sums that share a bucket have lifetimes
-  // of their own.
+  // A replay rebuilds values that only its unit uses from there on. If a value crosses units or stays, the
+  // replay writes a copy that nobody reads. Partial sums in one bucket have lifetimes of their own.
   void add_activation(BucketId id) {
     LifetimeId lifetime = no_id;
     bool rebuilt = false;
@@ -378,8 +373,7 @@ std::vector<ByteRange> transfers_of(const DraftLifetime& lifetime, const BucketL
 
 std::vector<std::uint32_t> Draft::stages(const Graph& graph) const {
   std::vector<std::uint32_t> stages(sequence.size(), 0);
-  // A stage begins with a launch of another unit or phase than the launch before. Replays belong to the stage
-  // of the launch behind them.
+  // A stage begins where a launch's unit or phase changes. Replays belong to the launch behind them.
   const Op* before = nullptr;
   std::size_t replays = 0;
   std::uint32_t stage = 0;
