@@ -1,5 +1,5 @@
-// The CPU kernels at the shapes of the default GPT: 6 layers, width 384, 6 heads, sequence 256,
-// batch 8, vocabulary 256. The counter `step_ms` is what the kernel takes of one training step.
+// The CPU kernels at the shapes of the default GPT: 6 layers, width 384, 6 heads, sequence 256, batch 8,
+// vocabulary 256. The counter `step_ms` is the kernel's time in one training step.
 #include <benchmark/benchmark.h>
 
 #include <cstdint>
@@ -22,7 +22,7 @@ namespace {
 constexpr std::int64_t layers = 6, width = 384, heads = 6, sequence = 256, batch = 8, vocabulary = 256;
 constexpr std::int64_t tokens = batch * sequence;
 
-// Memory that is kept from one benchmark to the next; `slot` tells operands apart.
+// Returns memory that is kept from one benchmark to the next. Each operand of a kernel has its own `slot`.
 float* memory(int slot, std::int64_t count) {
   static std::map<int, std::vector<float>> slots;
   std::vector<float>& data = slots[slot];
@@ -40,7 +40,7 @@ std::int32_t* token_memory() {
   return data.data();
 }
 
-// `calls` of the body in one step.
+// Registers a benchmark. `calls`: how often a training step calls the body.
 template <class Body>
 void measure(const std::string& name, std::int64_t calls, double flops, Body body) {
   benchmark::RegisterBenchmark(
@@ -156,7 +156,7 @@ void measure_ends() {
 }
 
 void measure_optimizer() {
-  // One tensor of all parameters stands for the many.
+  // One tensor with the elements of all parameters stands for the parameter tensors.
   constexpr std::int64_t parameters = layers * 12 * width * width + (vocabulary + sequence) * width;
   measure("square_sum", 1, 0,
           [=] { benchmark::DoNotOptimize(square_sum(parameters, memory(10, parameters))); });

@@ -1,6 +1,6 @@
-// How long planning takes: a GPT of the width that scripts/train uses, at a fifth of its need, by layers; and
-// the simulation of one plan. Each on a machine whose lanes leave each other alone, and on one where they do
-// not.
+// Times planning, for a GPT of the width that scripts/train uses, at a fifth of its need, by number of
+// layers. Times the simulation of one plan. Each has a machine whose lanes do not slow each other, and one
+// whose lanes do.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// What each technique of the planner buys: step time and planning time with it switched off, over models,
+// Measures what each technique of the planner buys: step time and planning time without it, over models,
 // machines and budgets. Prints Markdown. bench/ablation/run adds traces of unusual steps.
 //
 //   plan_ablation MACHINE… [--trace FILE]… [--budgets 5] [--only "host memory"]
@@ -63,7 +63,7 @@ struct Case {
 };
 struct Outcome {
   std::vector<double> steps;  // by case and budget
-  double seconds = 0;         // of the processor
+  double seconds = 0;         // processor seconds of planning
 };
 
 double processor_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
@@ -83,7 +83,8 @@ Case trace_case(const std::string& machine_name, const std::string& path) {
   return made;
 }
 
-// Those of arenas from 1.2 times the minimum's to the need's, each the same factor above the one before.
+// Returns the budgets of arenas from 1.2 times the minimum's arena to the need's. Each arena is the same
+// factor larger than the one before.
 std::vector<Bytes> budgets_of(const Case& each, int count) {
   const Machine& machine = each.machine;
   Planner planner(each.graph, machine);

@@ -1,10 +1,11 @@
-// What a request costs that its stream's cache serves, on a simulated device: median and 99th percentile by
-// the number of free blocks beside it, and how two threads on two streams do against one.
+// Times a request that its stream's cache serves, on a simulated device: median and 99th percentile, by the
+// number of other free blocks. Compares two threads on two streams with one thread.
 //
 // usage: allocator_hit [--samples 200000] [--block 65536] [--rounds 300] [--pairs 20000]
-// Ends with code 1 where a request's median is above 100 ns, its 99th percentile above 300 ns, the largest
-// median above 1.5 times the smallest, or two threads below 1.6 times one. Of a machine with other work it
-// says little.
+//
+// Ends with code 1 if a request's median is above 100 ns, its 99th percentile is above 300 ns, the largest
+// median is above 1.5 times the smallest, or two threads have less than 1.6 times the speed of one. The
+// result says little on a machine with other work.
 #include <fmt/core.h>
 #include <pthread.h>
 #include <sched.h>
@@ -43,13 +44,13 @@ std::unique_ptr<SimulatedDevice> open() {
   return open_simulated_device({.capacity = 32_GiB, .poison = Poison::none});
 }
 
-// The clock's own time is in the samples; `empty` shows it.
+// Samples include the clock's own time; `empty` is that time alone.
 struct Measured {
   Latency allocate, release, empty;
   double hits = 0;
 };
 
-// `blocks` free blocks, of `block` bytes and of sizes beside it, of which one is asked for at a time.
+// Times requests for one block at a time while `blocks` blocks of `block` bytes, or a little more, are free.
 Measured measure(std::size_t blocks, Bytes block, std::size_t samples) {
   const auto device = open();
   const Lane lane(*device, LaneRole::compute);
@@ -75,7 +76,8 @@ Measured measure(std::size_t blocks, Bytes block, std::size_t samples) {
           static_cast<double>(all.pools[0].hits) / static_cast<double>(samples)};
 }
 
-// So that two threads run at once; where the machine has one core only, they take turns anyway.
+// Keeps the thread on one core, so that two threads run at once. On a machine of one core they
+// still take turns.
 void run_on_core(int core) {
   cpu_set_t set;
   CPU_ZERO(&set);
@@ -139,7 +141,7 @@ int main(int argc, char** argv) {
                m.allocate.median, m.allocate.p99, m.release.median, m.release.p99, m.empty.median,
                100 * m.hits);
   }
-  // Short rounds, of which the best are those that no other program cut short.
+  // Rounds are short, and the best one of them is the one that no other program interrupted.
   double one = 0, two = 0;
   for (int round = 0; round < rounds; ++round) {
     one = std::max(one, pairs_per_second(1, block, pairs));

@@ -1,18 +1,17 @@
-// Whether the caching allocator's memory drifts over a long life: random requests on several streams, with
-// phases whose sizes differ, block lives from a few to tens of thousands of operations, on a simulated
-// device.
+// Finds out whether the caching allocator's memory drifts over a long life. Makes random requests on
+// several streams, on a simulated device. Phases have different sizes; blocks live for a few to tens of
+// thousands of operations.
 //
 // usage: allocator_soak [--operations 1000000000] [--streams 4] [--seed 1] [--windows 40] [--bounded 1.3]
 //                       [--strand 0]
-// What is mapped and not used stays mapped, so what is reserved is the largest need so far, and goes on
-// growing slowly for as long as anyone looks, however stationary the program is. So life is cut into windows,
-// each of which begins with a trim and has whole rounds of phases: its peak is then what it needed itself.
-// Its ratio is that peak over the peak of live bytes in the same window; blocks live far shorter than
-// windows, so windows are nearly independent. A line is fitted through the ratios by least squares, the first
-// eighth of the windows left out. Memory drifts where the line rises by more than a hundredth over them, and
-// by more than three standard errors. Ends with code 1 if it drifts, or if a window's ratio is above
-// `bounded`. To see that a drift is found: with `--strand N`, one block in N is never released, of which the
-// account knows nothing.
+// Mapped memory that is not used stays mapped, so the reserved bytes are the largest need so far. They go on
+// growing slowly, however stationary the program is. The life is therefore cut into windows. Each window
+// begins with a trim and has whole rounds of phases, so its peak is its own need. Its ratio is this peak over
+// the peak of live bytes in the same window. Blocks live far shorter than windows, so windows are nearly
+// independent. A line is fitted through the ratios by least squares, without the first eighth of the windows.
+// Memory drifts if the line rises by more than 0.01 over these windows, and by more than three standard
+// errors. Ends with code 1 if it drifts, or if a window's ratio is above `bounded`. `--strand N` shows that a
+// drift is found: one block in N is never released, but counts as released in the live bytes.
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
@@ -43,7 +42,7 @@ struct Options {
   std::uint64_t strand = 0;
 };
 
-// xorshift: the generator must not cost more than what is measured.
+// Random: xorshift, since the generator must not cost more than the allocator that is measured.
 class Random {
  public:
   explicit Random(std::uint64_t seed) : state_(seed * 0x9e3779b97f4a7c15ull + 1) {}
@@ -63,8 +62,8 @@ class Soak {
   explicit Soak(const Options& options) : options_(options), random_(options.seed) {
     for (std::size_t i = 0; i < options.streams; ++i) lanes_.emplace_back(*device_, LaneRole::compute);
     blocks_.resize(4096);
-    // Sizes that come back, as those of a program do: each power of two from 512 bytes to 8 MiB, and odd ones
-    // between.
+    // Sizes recur, as a program's do: 64 of them from 512 bytes to 8 MiB, evenly spaced by their logarithms,
+    // each with a small random addition.
     for (int i = 0; i < 64; ++i)
       sizes_.push_back(static_cast<Bytes>(512 * std::exp2(14.0 * i / 63)) + 17 * random_.below(97));
   }
@@ -89,7 +88,7 @@ class Soak {
   struct Line {
     double mean = 0;
     double rise = 0;   // from the first to the last value
-    double error = 0;  // standard error of that
+    double error = 0;  // standard error of `rise`
   };
   static Line fitted(const std::vector<double>& values) {
     const auto n = static_cast<double>(values.size());
@@ -132,7 +131,8 @@ class Soak {
     Bytes bytes = 0;
   };
 
-  // One slot's block goes or comes: each slot has its own time of life, up to thousands of times another's.
+  // Releases one slot's block, or allocates one if the slot is empty. Each slot has its own mean life of
+  // blocks, up to thousands of times another slot's.
   void step(std::uint64_t number) {
     const std::size_t slot = random_.below(std::size_t{1} << (1 + random_.below(12)));
     Block& block = blocks_[slot];
@@ -142,7 +142,7 @@ class Soak {
       block = {};
       return;
     }
-    const auto phase = static_cast<std::size_t>(number >> phase_bits) % phases * 8;  // of sizes
+    const auto phase = static_cast<std::size_t>(number >> phase_bits) % phases * 8;  // its first size
     const std::size_t size = random_.below(8) == 0 ? random_.below(64) : phase + random_.below(32);
     block.bytes = sizes_[size] + (random_.below(16) == 0 ? random_.below(4096) : 0);
     block.address = allocator_.allocate_raw(block.bytes, lanes_[random_.below(lanes_.size())].id());

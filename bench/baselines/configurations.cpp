@@ -1,5 +1,5 @@
-// What each configuration of an emulated system would do with one model on one machine, as JSON: the policy
-// takes the fastest of them that fits, a published figure is of one of them.
+// Prints as JSON what each configuration of an emulated system would do with one model on one machine. The
+// policy takes the fastest configuration that fits; a published figure belongs to one configuration.
 #include <CLI/CLI.hpp>
 #include <iostream>
 #include <nlohmann/json.hpp>

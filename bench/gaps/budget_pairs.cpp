@@ -1,8 +1,9 @@
-// Whether more memory is ever slower: random GPTs, BERTs and chains of layers with long skips on random
-// machines, each with two budgets of which one has more device memory or, every other time on average, more
-// host memory. A planner of its own answers each budget. Prints a line of Markdown for each pair whose
-// predicted step rises by more than 1 %, or its time with its price by more than 0.2 %. Plans are compared by
-// the latter (PlannerSettings::transfer_risk), so a plan that takes longer may be the better one.
+// Looks for plans that are slower with more memory. The steps are random GPTs, BERTs and chains of layers
+// with long skips, on random machines. Each has two budgets: the second has more device memory or, every
+// other time on average, more host memory. A planner of its own answers each budget. Prints a line of
+// Markdown for each pair whose predicted step rises by more than 1 %, or its time with its price by more than
+// 0.2 %. The planner compares plans by time with price (PlannerSettings::transfer_risk), so a plan that takes
+// longer may be the better one.
 //
 //   budget_pairs [--seed 101] [--pairs 250]
 #include <fmt/format.h>
@@ -36,7 +37,7 @@ class Draws {
     return *(all.begin() + engine_() % all.size());
   }
   bool coin() { return engine_() % 2 == 1; }
-  // Between the two, their logarithms evenly spread.
+  // Draws between `least` and `most`, log-uniformly.
   Bytes between(Bytes least, Bytes most) {
     const double share = std::uniform_real_distribution<double>(0, 1)(engine_);
     const auto low = static_cast<double>(least);
@@ -67,8 +68,8 @@ Graph any_transformer(Draws& draws, DataType type, std::string& name) {
   return build(*model_spec(words, type));
 }
 
-// Layers of one product and a gelu, of random widths. Three of ten also read what a layer far before them
-// wrote.
+// Returns a chain of layers of one product and a gelu, of random widths. Three of ten layers also read the
+// result of a layer far before.
 Graph any_chain(Draws& draws, DataType type, std::string& name) {
   const int layers = draws.one_of({30, 45, 60, 80, 100, 120}), far = layers / 4;
   const std::int64_t rows = draws.one_of({2048, 4096, 8192, 16384});
@@ -122,7 +123,7 @@ Case any_case(Draws& draws) {
 struct Pair {
   Budget small, large;
 };
-// None where a plan's host bytes cannot be fewer.
+// Returns nullopt if no plan takes fewer host bytes than the fastest.
 std::optional<Pair> any_pair(const Case& of, Draws& draws) {
   Planner planner(of.graph, of.machine);
   const Bytes need = std::max(planner.need_bytes(), planner.minimum_bytes());
@@ -137,7 +138,7 @@ std::optional<Pair> any_pair(const Case& of, Draws& draws) {
   return Pair{{device, host}, {device, draws.between(host, 2 * plan->host_bytes)}};
 }
 
-// Infinite where there is no plan.
+// Seconds of a plan; infinite if there is none.
 struct Seconds {
   double step = INFINITY;
   double priced = INFINITY;

@@ -1,7 +1,8 @@
-// Where a plan loses what it takes above the bound. For a saved step or a trace and device budgets from 1.5
-// times its minimum to its need, prints a line of Markdown each: the lower bound, what the linear program of
-// one variant (one tensor in each bucket, replays within units) says, the same for its choices, rounded in
-// the better of the two ways, and the plan. In seconds, all predicted.
+// Shows where a plan loses the time that it takes above the bound. Takes a saved step or a trace, and device
+// budgets from 1.5 times its minimum to its need. Prints a line of Markdown for each budget, in predicted
+// seconds: the lower bound; the linear program's time for one variant (one tensor in each bucket, replays
+// within units); the program's time for its choices after rounding, in the better of the two ways; and the
+// plan's time.
 //
 //   stages STEP [--machine rtx4090] [--budgets 6]
 #include <fmt/format.h>

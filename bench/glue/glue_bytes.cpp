@@ -20,7 +20,7 @@ double read_bytes(const Graph& graph, const Op& op, TensorId id) {
   return table ? bytes_of(graph, op.writes[0]) : bytes_of(graph, id);
 }
 
-// Which ops may run as one.
+// Groups of ops that may run as one.
 class Groups {
  public:
   explicit Groups(const Graph& graph) : graph_(graph), ancestors_(graph.ops.size()) {
@@ -53,7 +53,7 @@ class Groups {
   std::vector<std::set<OpId>> ancestors_;
   std::vector<OpId> group_of_;  // the group's first op
   std::map<OpId, std::vector<OpId>> members_;
-  std::map<TensorId, std::set<OpId>> users_;  // of a whole also those of its slices
+  std::map<TensorId, std::set<OpId>> users_;  // by whole; its slices' users are among its users
 
   void add_ancestor(OpId id, OpId producer) {
     if (producer == no_id || producer == id) return;
@@ -138,8 +138,8 @@ class Count {
   }
 
   // The softmax keeps a row in shared memory between its two passes, so it reads each logit once. Products
-  // that add to f32 sums read them too, but for the first chunk's; at the end the sums are rounded. Neither
-  // sums nor a pass of their own over the bias's gradient would be there if the logits were one chunk.
+  // that add to f32 sums also read the sums, except in the first chunk; at the end the sums are rounded. If
+  // the logits were one chunk, there would be no sums, and no separate pass over the bias's gradient.
   void add_head(const Op& op) {
     const Tensor& x = graph_.tensor(op.reads[0]);
     const Tensor& weight = graph_.tensor(op.reads[1]);

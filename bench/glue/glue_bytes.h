@@ -1,9 +1,9 @@
-// Bytes that a step reads and writes between its products and attentions: by the ops' operands, and the
-// least.
+// Bytes that a step reads and writes between its products and attentions: by the ops' operands, and
+// the least possible.
 //
 // The *glue* are the ops of forward, backward and update other than products (`linear…`) and attention. An op
-// reads and writes each operand once; of a table, the rows of its tokens. Of the head, which is one op with
-// products inside, what its softmax and its f32 sums move counts as glue.
+// reads and writes each operand once; an embedding reads only the rows of its tokens from a table. The head
+// is one op with products inside: only the bytes that its softmax and its f32 sums move count as glue.
 //
 // The *least* is what remains if glue is fused wherever it can be: an op joins an earlier one of its phase
 // that shares a tensor with it, unless another op must run between the two. Inside such a group each tensor
@@ -24,7 +24,7 @@ struct GlueKernel {
   double read = 0, written = 0, least = 0;  // bytes in a step
 };
 
-// In order of first use.
+// Returns the kernels in order of first use.
 std::vector<GlueKernel> glue_bytes(const Graph& graph);
 
 }  // namespace stowage::bench

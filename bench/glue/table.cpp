@@ -9,7 +9,7 @@
 namespace stowage::bench {
 namespace {
 
-constexpr double h100_bytes_per_second = 3.35e12;  // its data sheet (SXM)
+constexpr double h100_bytes_per_second = 3.35e12;  // H100 SXM data sheet
 
 void print_row(const GlueKernel& of, double width_bytes) {
   const double all = of.read + of.written;
@@ -19,7 +19,7 @@ void print_row(const GlueKernel& of, double width_bytes) {
              milliseconds(of.least));
 }
 
-// `width_bytes`: of one activation of [tokens, width].
+// `width_bytes`: the bytes of one activation of [tokens, width].
 void print_table(const char* model, const Graph& graph, double width_bytes) {
   fmt::print(
       "{}\n\n| kernel | launches | read | written | least | ms | least ms |\n|---|---|---|---|---|---|---|\n",

@@ -11,7 +11,7 @@
 namespace stowage::bench {
 namespace {
 
-constexpr std::int64_t tile = 128;  // queries: as src/nn/attention.cpp counts them
+constexpr std::int64_t tile = 128;  // queries of a tile, as in src/nn/attention.cpp
 
 struct Attention {
   const char* model;
@@ -20,7 +20,7 @@ struct Attention {
 
   std::int64_t tokens() const { return samples * sequence; }
   std::int64_t tiles() const { return samples * heads * ((sequence + tile - 1) / tile); }
-  // As src/nn/attention.cpp reckons.
+  // Returns the workspace's bytes, as src/nn/attention.cpp computes them.
   Bytes workspace(std::int64_t tiles_at_once) const {
     const std::int64_t tiles_of_head = (sequence + tile - 1) / tile;
     const std::int64_t held = std::min(samples * heads, (tiles_at_once + tiles_of_head - 1) / tiles_of_head);
@@ -106,7 +106,7 @@ class Backward {
                                 0});
   }
 
-  // Whether the gradients are the first call's.
+  // True if the gradients have the bits of the first call's gradients.
   bool same_bits() {
     const DeviceMemory host(device_, MemoryKind::pinned, dqkv_.memory.bytes());
     const Lane down(device_, LaneRole::d2h);

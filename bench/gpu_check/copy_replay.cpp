@@ -33,7 +33,8 @@ Sizes sizes_of(const Graph& graph, const Plan& plan, LaneRole role) {
   return sizes;
 }
 
-// Pinned and device memory that copies walk through, from its start again where they would pass its end.
+// Pinned and device memory that copies walk through. A copy that would pass the end begins at
+// the start again.
 class Walk {
  public:
   Walk(Device& device, LaneRole role, Bytes bytes)

@@ -1,5 +1,5 @@
-// The copies of a plan once more, back to back on an otherwise idle link: whole buckets against each of
-// their tensors alone.
+// Repeats the copies of a plan back to back on an otherwise idle link: as whole buckets, and
+// as single tensors.
 #pragma once
 
 #include <vector>
@@ -12,7 +12,7 @@ namespace stowage::bench {
 struct CopyTotal {
   Bytes bytes = 0;
   std::size_t copies = 0;
-  double seconds = 0;  // 0 without copies
+  double seconds = 0;  // 0 if there are no copies
 };
 
 struct CopyReplay {
@@ -20,8 +20,8 @@ struct CopyReplay {
   CopyTotal per_tensor;
 };
 
-// Copies on one direction's lane (h2d or d2h), of parameters and of their gradients: the median of three
-// rounds after one that does not count.
+// Times the plan's copies of parameters and gradients on the lane of one direction (h2d or d2h). A time is
+// the median of three rounds after one that does not count.
 CopyReplay replay_copies(Device& device, const Graph& graph, const Plan& plan, LaneRole role);
 
 }  // namespace stowage::bench

@@ -1,8 +1,8 @@
-// Times single operations on a card. The product makes some choices by fixed rules; these times say what a
-// rule costs.
+// Times single operations on a card. The product makes some choices by fixed rules. These times say what such
+// a rule costs.
 //
 // Each function prints lines of JSON, with seconds that are medians of device time. They take the device's
-// memory as they need it and give it back. `small`: sizes for a fake runtime, whose times mean nothing.
+// memory as they need it and give it back. `small`: uses sizes for a fake runtime, whose times mean nothing.
 #pragma once
 
 #include <functional>
@@ -13,20 +13,20 @@
 
 namespace stowage::bench {
 
-inline constexpr int repetitions = 9;  // of what is timed, behind one that does not count
+inline constexpr int repetitions = 9;  // timed, after one that does not count
 
 using PrintTimes = std::function<void(const nlohmann::ordered_json& line)>;
 
-// attention_backward of the models that gpu_check trains, in workspaces for 512 tiles, for 2,048 and for all,
-// and whether each writes the first one's bits.
+// Times attention_backward of the models that gpu_check trains, with workspaces for 512 tiles, for 2,048 and
+// for all. Also says whether the gradients have the same bits with each workspace as with the first.
 void time_slices(Device& device, bool small, const PrintTimes& print);
 
-// Each product of these models by every algorithm that cuBLASLt's heuristic offers; the first is the one that
-// kernels/cuda/gemm.cpp takes.
+// Times each product of these models with every algorithm that cuBLASLt's heuristic offers.
+// kernels/cuda/gemm.cpp takes the first algorithm.
 void time_products(Device& device, bool small, const PrintTimes& print);
 
-// A request and a release that CachingAllocator's cache serves, and requests that map new memory; the same of
-// cudaMallocAsync. Host time.
+// Times a request and a release that CachingAllocator's cache serves, and requests that map new memory. Times
+// the same for cudaMallocAsync. All are host times.
 void time_allocator(Device& device, bool small, const PrintTimes& print);
 
 }  // namespace stowage::bench

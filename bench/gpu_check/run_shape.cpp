@@ -69,14 +69,15 @@ Json plan_json(const Plan& plan) {
           {"bound_by", plan.bound_by}};
 }
 
-// A card is opened before planning, which must know what the card's context and libraries take.
+// The device of a run. A card is opened before planning, because the planner must know how much memory the
+// card's context and libraries take.
 struct Place {
   BackendChoice choice;
   Machine machine;
   std::unique_ptr<Device> device;
 };
 
-// One layer of the model, within the budget.
+// Returns the op times of one layer of the model, measured on the device within the budget.
 OpProfile own_profile(const RunOptions& options, Place& place) {
   const Bytes arena = arena_within(*place.device, options.device_memory, place.machine.overhead_bytes);
   const auto step_of = [&](std::int64_t samples) {
@@ -106,7 +107,7 @@ Place prepare(const RunOptions& options, Graph& graph) {
   place.machine.overhead_bytes =
       overhead_on(*place.device, place.machine.overhead_bytes, most_pinned_bytes(graph, options.host_memory));
   set_seconds(own_profile(options, place), place.machine, graph);
-  place.device->reset_counters();  // the run's own begin here
+  place.device->reset_counters();  // counters of the run begin here
   return place;
 }
 
@@ -153,7 +154,8 @@ Json step_json(const StepReport& report, const Device& device) {
   return json;
 }
 
-// How attention was computed since the process began; the same three counts in a simulated run are 0.
+// Says how attention was computed since the process began. The three counts by method are 0 in
+// a simulated run.
 Json attention_json() {
   const AttentionUse use = attention_use();
   return {{"kind", "attention"},
@@ -185,7 +187,8 @@ StepReport make_step(Engine& engine, const RunOptions& options, const ShapedMode
   return engine.step(inputs, {.learning_rate = 1e-4});
 }
 
-// The first steps again, with when each instruction runs: that takes time of its own.
+// Repeats the first steps and records when each instruction runs. Recording takes time, so it needs steps of
+// its own.
 void profile_steps(const RunOptions& options, const ShapedModel& model, const Plan& plan, Place& place,
                    const Print& print, OutputFile& file) {
   Engine engine(*place.device, model.graph, plan,
@@ -205,7 +208,7 @@ void profile_steps(const RunOptions& options, const ShapedModel& model, const Pl
   file.commit();
 }
 
-// The wall seconds of both phases.
+// Makes the engine and runs the steps. Returns the wall seconds of both.
 Json make_steps(const RunOptions& options, const ShapedModel& model, const Plan& plan, Place& place,
                 const Print& print) {
   EngineOptions engine_options;

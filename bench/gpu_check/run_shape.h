@@ -1,4 +1,4 @@
-// One run: plans a shape's step, makes some steps, and tells everything as lines of JSON.
+// One run: plans a shape's step, makes some steps, and prints all results as lines of JSON.
 #pragma once
 
 #include <cstdint>
@@ -13,26 +13,27 @@ namespace stowage::bench {
 
 struct RunOptions {
   Shape shape;
-  std::string device = "auto";  // as open_device takes it
+  std::string device = "auto";  // a device that choose_device takes
   Link link{8e9, 10e-6, true};  // of the simulated device
   std::string machine_file;     // empty: a rough guess of the device
   Bytes device_memory = unlimited;
-  Bytes host_memory = unlimited;  // for what the plan keeps there
+  Bytes host_memory = unlimited;  // budget of the plan
   PlanOptions plan;
   std::uint64_t steps = 3;
   std::uint64_t seed = 1;
   bool plan_only = false;
   bool replay_copies = false;
-  std::uint64_t profile_steps = 0;  // then made again with a timeline, whose last one is told; 0: none
-  std::string timeline_file;        // the last of them as CSV (step_profile.h); empty: none
+  std::uint64_t profile_steps = 0;  // steps repeated with a timeline; the last one's is printed; 0: none
+  std::string timeline_file;        // the last profiled step's timeline as CSV (step_profile.h); empty: none
 };
 
-// Objects by their "kind": "setup" (or "infeasible", and nothing more), "step" for each, "kernels" and
-// "lanes" (step_profile.h) where steps are made again for that, "attention" (launches by method and refusals,
-// as AttentionUse has them), "copies" if they are to be replayed, "end" with the wall seconds of the engine's
-// start (pinned memory and the arena) and of the steps; those of opening the device and of planning are in
-// "setup". Doubles are written to the bit; losses also as the bits themselves. Returns 0, or 3 where no plan
-// fits. Throws as the planner, the engine and the device do.
+// Prints JSON objects in this order, each with its "kind": "setup", or "infeasible" and nothing more; "step"
+// for each step; "attention" (launches by method and refusals, as in AttentionUse); "kernels" and "lanes"
+// (step_profile.h) if steps are profiled; "copies" if copies are replayed; "end". With `plan_only` "setup" is
+// the only object. "setup" has the wall seconds of opening the device and of planning; "end" has the wall
+// seconds of the engine's start (pinned memory and the arena) and of the steps. Doubles are written to the
+// last bit, and losses also as bits. Returns 0, or 3 if no plan fits. Throws as the planner, the engine and
+// the device do.
 int run(const RunOptions& options, const std::function<void(const std::string& line)>& print);
 
 }  // namespace stowage::bench

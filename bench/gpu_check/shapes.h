@@ -18,7 +18,7 @@ struct Shape {
   std::int64_t vocabulary = 256;
   std::int64_t sequence = 64;
   std::int64_t batch = 4;
-  std::optional<std::int64_t> head_tokens;  // whose logits exist at once; nothing: the model's own
+  std::optional<std::int64_t> head_tokens;  // tokens whose logits exist at once; nullopt: the model's default
   DataType type = DataType::f32;
 
   std::int64_t tokens() const { return batch * sequence; }
@@ -30,7 +30,7 @@ struct ShapedModel {
   Graph graph;    // with AdamW
 };
 
-// Throws InvalidInput naming what does not fit.
+// Throws InvalidInput that names a field which does not fit.
 ShapedModel build(const Shape& shape);
 
 // Floating-point operations of the model itself for one step, forward and backward, nothing recomputed:

@@ -79,7 +79,7 @@ nlohmann::ordered_json lanes_json(const StepProfile& profile) {
     busy[std::string(to_string(instruction.lane))] += timeline[i].end - timeline[i].begin;
     last = std::max(last, timeline[i].end);
     if (instruction.lane != LaneRole::compute) continue;
-    if (i > plan.gate && before < timeline[plan.gate].end) {  // what is behind it waits for all of that
+    if (i > plan.gate && before < timeline[plan.gate].end) {  // all behind the gate wait for it
       waited["the gate"] += timeline[plan.gate].end - before;
       before = timeline[plan.gate].end;
     }

@@ -19,12 +19,12 @@ struct StepProfile {
   std::vector<Interval> timeline;  // Engine::last_timeline
 };
 
-// "kernels": the work on the compute lane by kernel, as planned and as measured.
+// Returns "kernels": the compute lane's work by kernel, planned and measured.
 nlohmann::ordered_json kernels_json(const StepProfile& profile);
-// "lanes": how long each lane worked, and how long the compute lane waited for which other.
+// Returns "lanes": how long each lane worked, and how long the compute lane waited for each other lane.
 nlohmann::ordered_json lanes_json(const StepProfile& profile);
-// CSV, a line for each instruction: when it was planned and when it ran, in microseconds from the gate
-// before.
+// Returns CSV with a line for each instruction: when it was planned and when it ran, in microseconds from the
+// previous gate.
 std::string timeline_csv(const StepProfile& profile);
 
 }  // namespace stowage::bench

@@ -1,5 +1,5 @@
-// What gradient groups cost a plan: need, minimum, and host bytes, traffic and predicted time at some
-// budgets, for each number of groups in both orders of micro-batches. Prints Markdown.
+// Measures what gradient groups cost a plan, for each number of groups in both orders of micro-batches: need
+// and minimum, and at some budgets host bytes, traffic and predicted time. Prints Markdown.
 //
 //   group_costs --gpt 12x768 --machine rtx4090 [--batch 8] [--micro-batches 8] [--sequence 1024]
 #include <fmt/format.h>

@@ -11,7 +11,7 @@
 
 namespace stowage::bench {
 
-inline constexpr std::int64_t chunk = 16384;  // elements that a thread takes at once, as AdamW's
+inline constexpr std::int64_t chunk = 16384;  // elements that a thread takes at once, as in AdamW
 
 template <class T>
 class Array {
@@ -38,7 +38,7 @@ class Array {
   T* data_ = nullptr;
 };
 
-// `values` over and over.
+// Fills `count` elements with `values`, repeated.
 template <class T, class Values>
 void fill(std::int64_t count, const Values& values, T* to) {
   const auto size = static_cast<std::int64_t>(values.size());

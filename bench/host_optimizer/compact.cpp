@@ -13,7 +13,7 @@ using namespace stowage::cpu;
 
 constexpr AdamWSettings compact_settings{0.9, 0.95, 1e-8, 0.1, 1e-4, 20};
 
-// bf16 weights with split masters; the moments are those of one step.
+// bf16 weights with split masters, and moments after one step.
 struct CompactMemory {
   explicit CompactMemory(std::int64_t elements)
       : count(elements),

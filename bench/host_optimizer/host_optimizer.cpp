@@ -1,6 +1,6 @@
-// Times updates and memory patterns on demand: prints a line of JSON for each thing that it can time, then an
-// empty line. From then on it reads numbers of those, one a line, and answers each with the seconds that it
-// took.
+// Times updates and memory patterns on demand. Prints a line of JSON for each Measurement, then an empty
+// line. Then it reads numbers of measurements, one a line, and answers each with the seconds that the
+// measurement took.
 #include <fmt/core.h>
 
 #include <sched.h>
@@ -38,8 +38,8 @@ cpu_set_t all_cores() {
   return cores;
 }
 
-// Puts each of several threads of the loops on a core of its own. Where another program keeps a core busy, a
-// thread that is woken would else share a core with the thread that wakes it.
+// Puts each thread of the loops on a core of its own. If another program keeps a core busy, a thread that is
+// woken could otherwise run on the core of the thread that wakes it.
 void spread_threads(int threads) {
   run_on(all_cores());
   if (threads == 1) return;
@@ -77,7 +77,7 @@ void prepare(const Measurement& measurement) {
 
 Seconds seconds_of(const Measurement& measurement) {
   prepare(measurement);
-  measurement.run();  // memory that was not used for seconds takes longer the first time
+  measurement.run();  // warm-up: memory that was not used for seconds is slow at first
   prepare(measurement);
   const double processors = processor_seconds();
   const auto begin = std::chrono::steady_clock::now();

@@ -11,7 +11,7 @@ namespace {
 
 constexpr float factor = 1.0001F;
 
-// a = b, or the like, of elements [begin, end).
+// These loops compute elements [begin, end) of `a`.
 STOWAGE_CLONES void copy(std::int64_t begin, std::int64_t end, float* a, const float* b, const float*) {
   for (std::int64_t i = begin; i < end; ++i) a[i] = b[i];
 }
@@ -24,7 +24,7 @@ STOWAGE_CLONES void triad(std::int64_t begin, std::int64_t end, float* a, const 
 
 using Loop = void (*)(std::int64_t, std::int64_t, float*, const float*, const float*);
 
-// The same into a piece that stays in the cache, which is then streamed to a.
+// Computes the loop piece by piece into a buffer that stays in the cache, then streams the buffer to `a`.
 template <Loop loop>
 void streamed(std::int64_t begin, std::int64_t end, float* a, const float* b, const float* c) {
   constexpr std::int64_t piece = 1024;

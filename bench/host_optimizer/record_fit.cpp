@@ -1,6 +1,6 @@
-// How often an update can be made ahead: the share of tiles whose record has room, and the values that do not
-// fit into 4 bits, step by step of a synthetic training with split weights and bf16 gradients. Prints
-// Markdown.
+// Counts how often an update can be made ahead, in each step of a synthetic training with split weights and
+// bf16 gradients: the percentage of tiles whose record has room, and of values that do not fit into 4 bits.
+// Prints Markdown.
 #include <fmt/core.h>
 
 #include <cmath>
@@ -16,7 +16,7 @@ namespace {
 using namespace stowage::cpu;
 
 constexpr std::int64_t count = 1 << 21;
-constexpr unsigned spike = 40;  // a step with ten times the gradients
+constexpr unsigned spike = 40;  // number of the step whose gradients are ten times as large
 
 class Training {
  public:
@@ -43,7 +43,7 @@ class Training {
   }
 
   double ahead() const { return 100.0 * static_cast<double>(ahead_) / count; }
-  // Of the tiles that were updated, in percent of the elements.
+  // Returns the values that do not fit into 4 bits, in percent of the elements of updated tiles.
   double exceptions(Restored value) const {
     return ahead_ == 0 ? 0
                        : 100.0 * static_cast<double>(exceptions_[static_cast<int>(value)]) /

@@ -1,4 +1,4 @@
-// Stores that go around the cache, where the instruction set has them.
+// Stores that go around the cache, if the instruction set has them.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@ namespace stowage::bench {
 
 #ifdef __SSE2__
 inline constexpr bool can_stream = true;
-// Both aligned to 16 bytes, of which `bytes` is a multiple.
+// Requires that `from` and `to` are aligned to 16 bytes and that `bytes` is a multiple of 16.
 inline void stream(const void* from, std::size_t bytes, void* to) {
   const auto* source = static_cast<const __m128i*>(from);
   auto* target = static_cast<__m128i*>(to);

@@ -16,10 +16,10 @@ namespace {
 using namespace stowage::cpu;
 
 constexpr AdamWSettings settings{0.9, 0.95, 1e-8, 0.1, 1e-4, 20};
-constexpr std::int64_t period = 1 << 20;  // elements after which values come again
+constexpr std::int64_t period = 1 << 20;  // elements after which values repeat
 
-// A state behind 20 steps, whose gradients' sizes differ from one parameter to the next, and the next
-// gradient.
+// A parameter's state after 20 steps, and the next gradient. The gradients' sizes differ from
+// parameter to parameter.
 struct Values {
   std::vector<float> parameter, gradient, first_moment, second_moment;
   std::vector<Bfloat16> upper, bf16_gradient;
@@ -44,7 +44,7 @@ struct Values {
   }
 };
 
-// The moments and the record serve both types.
+// Operands of f32 and of split-weight updates. Moments and record serve both.
 struct Memory {
   explicit Memory(std::int64_t elements)
       : count(elements),
@@ -70,7 +70,7 @@ struct Memory {
   }
   template <class Operands>
   Operands operands() const;
-  // The same with results that go elsewhere.
+  // Returns the operands with results that go to `beside`.
   template <class Operands>
   Operands elsewhere() const;
 
@@ -111,7 +111,8 @@ SplitAdamWOperands Memory::elsewhere() const {
   return of;
 }
 
-// Copies `count` elements of what an update writes, from where `from` reads it to where `to` writes it.
+// Copies the values that an update writes, for `count` elements: from where `from` reads them to where `to`
+// writes them.
 template <class Copy>
 void copy_state(std::int64_t count, const AdamWOperands<float>& from, const AdamWOperands<float>& to,
                 Copy copy) {
@@ -139,7 +140,7 @@ void for_each_tile(std::int64_t count, const Body& body) {
   });
 }
 
-// Saves the old values beside, tile by tile, then updates in place.
+// Tile by tile, saves the old values to `beside`, then updates in place.
 template <class Operands, class Copy>
 void update_with_copy(const Memory& memory, Copy copy) {
   const AdamWConstants<float> constants(settings, 1);
@@ -150,7 +151,7 @@ void update_with_copy(const Memory& memory, Copy copy) {
   });
 }
 
-// Where a tile's results fit.
+// Buffers for the results of one tile.
 template <class Operands>
 struct TileResult;
 template <>
@@ -183,7 +184,7 @@ struct TileResult<SplitAdamWOperands> {
   }
 };
 
-// Leaves the old values where they are and streams the new ones elsewhere.
+// Leaves the old values where they are and streams the new ones to `beside`.
 template <class Operands>
 void update_elsewhere_streamed(const Memory& memory) {
   const AdamWConstants<float> constants(settings, 1);
@@ -195,7 +196,7 @@ void update_elsewhere_streamed(const Memory& memory) {
   });
 }
 
-// Bytes of the record that are written and read, for each element: header, planes and exceptions.
+// Returns the record's bytes for each element: header, planes and exceptions.
 double record_bytes(const Memory& memory) {
   std::int64_t bytes = 0;
   TileResidues residues;
@@ -265,7 +266,7 @@ class Updates {
            const std::function<void()>& prepare, const std::function<void()>& run) {
     const bool best = set == instruction_sets().front();
     for (int threads : thread_counts()) {
-      if (!best && threads != thread_counts().back()) continue;  // others by all cores alone
+      if (!best && threads != thread_counts().back()) continue;  // other sets with all cores only
       to_.push_back({name, type_, set, threads, bytes, static_cast<double>(memory_->count), prepare, run});
     }
   }

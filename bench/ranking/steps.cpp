@@ -1,9 +1,10 @@
-// Trains one model under the plans of all policies in turn, on the simulated device, and tells what each plan
-// has and how long its steps took, as JSON.
+// Trains one model under the plans of all policies in turn, on the simulated device. Prints JSON: what each
+// plan has and how long its steps took.
 //
-// All plans are there at once, each with a device and an engine of its own. A round gives each plan one turn,
-// in an order that changes from round to round, so that whatever else the computer does hits all alike. A
-// turn is a few steps in a row and counts as the median of them but the first, which found the lanes empty.
+// Each plan has a device and an engine of its own, and all exist at once. A round gives each plan one turn,
+// in an order that changes from round to round, so that the computer's other work hits all plans alike. A
+// turn is a few steps in a row. It counts as the median of these steps without the first, which found the
+// lanes empty.
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
@@ -97,7 +98,7 @@ class Contestant {
                  .host_kernels = {}}) {}
 
   double step() { return engine_.step(inputs_.data(), {.learning_rate = 1e-4}).seconds; }
-  // Of at least three steps, and about so many seconds.
+  // Runs one turn: at least three steps, in about `seconds` seconds.
   void turn(double seconds) {
     step();
     const double once = step();
@@ -124,7 +125,7 @@ class Contestant {
   std::unique_ptr<Device> device_;
   Engine engine_;
   std::vector<double> turns_;
-  std::vector<double> processor_;  // seconds of one step on all cores
+  std::vector<double> processor_;  // processor seconds of one step, by turn
 };
 
 Json description(const Contestant& of, const Task& task) {
@@ -153,7 +154,7 @@ Json description(const Contestant& of, const Task& task) {
           {"peak_bytes", of.plan().device_peak_bytes}};
 }
 
-// What a device would see of it.
+// Returns the plan as text with fixed values in the fields that a device does not see.
 std::string text_of(Plan plan) {
   plan.policy = "none";
   plan.predicted_step_seconds = plan.lower_bound_seconds = 1;
@@ -179,7 +180,7 @@ class Contest {
   }
 
   void play(int rounds, double seconds) {
-    for (const auto& each : all_) each->turn(0), each->forget();  // pages are touched
+    for (const auto& each : all_) each->turn(0), each->forget();  // this touches the pages
     for (int round = 0; round < rounds; ++round)
       for (std::size_t i = 0; i < all_.size(); ++i)
         all_[(i + static_cast<std::size_t>(round)) % all_.size()]->turn(seconds);
@@ -192,7 +193,7 @@ class Contest {
   }
 
  private:
-  // Equal plans run once.
+  // Plans that are equal run once, under all their names.
   void enter(std::string name, const PlanOptions& options) {
     auto planned = make_plan(task_.graph, task_.machine, task_.budget, options);
     auto* plan = std::get_if<Plan>(&planned);
@@ -209,7 +210,7 @@ class Contest {
   const Task& task_;
   Inputs inputs_;
   std::vector<std::unique_ptr<Contestant>> all_;
-  std::vector<std::string> texts_;  // of their plans
+  std::vector<std::string> texts_;  // of each contestant's plan
 };
 
 Json run(const Words& words) {

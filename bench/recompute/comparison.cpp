@@ -1,5 +1,5 @@
-// The automatic policy with replays within blocks and with replays of whole blocks, budget by budget, as
-// JSON.
+// Compares the automatic policy with replays within blocks and with replays of whole blocks, budget by
+// budget. Prints JSON.
 #include <CLI/CLI.hpp>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -20,7 +20,7 @@ struct Words {
   std::size_t budgets = 6;
 };
 
-// Seconds of the step and of what is launched a second time; a plan that the validator refuses ends the run.
+// Returns the seconds of the step and of its replays as JSON. Throws Error if the validator refuses the plan.
 Json planned(const stowage::Graph& graph, const stowage::Machine& machine, stowage::Bytes device,
              stowage::Replays replays) {
   const stowage::Answer answer = stowage::Planner(graph, machine, {.replays = replays}).answer({device});

@@ -29,7 +29,7 @@ std::string csv_of(const std::vector<PlacementItem>& items) {
   return text;
 }
 
-// As train_gpt builds it with --layers 12 --width 512 --heads 8.
+// Returns the step that train_gpt builds with --layers 12 --width 512 --heads 8.
 Graph step_of(std::int64_t batch) {
   GraphBuilder builder;
   GptConfig config{.layers = 12, .width = 512, .heads = 8};
@@ -44,7 +44,7 @@ std::string history_of(const std::vector<std::int64_t>& batches) {
   return bench::record_steps(steps);
 }
 
-// As by a program that does not say where its iterations begin.
+// Returns the history without marks of where iterations begin, as of a program that does not say so.
 std::string unmarked(const std::string& history) {
   AllocationTrace trace = parse_history(history, "history");
   trace.iterations.clear();
@@ -55,7 +55,7 @@ void write_gpt(const std::filesystem::path& folder) {
   const std::string same = history_of(std::vector<std::int64_t>(12, 16));
   write(folder / "gpt-batch-16.jsonl", same);
   write(folder / "gpt-batch-16-unmarked.jsonl", unmarked(same));
-  // Rising, falling, and back and forth.
+  // Batch sizes that rise, fall, and go back and forth.
   const std::string changing = history_of({16, 16, 12, 16, 20, 16, 12, 20, 16, 24, 12, 16, 20, 24, 16, 12});
   write(folder / "gpt-batches-changing.jsonl", changing);
   write(folder / "gpt-batches-changing-unmarked.jsonl", unmarked(changing));
@@ -67,7 +67,8 @@ void write_gpt(const std::filesystem::path& folder) {
 constexpr std::size_t iterations = 3;
 constexpr std::uint64_t seeds_of_programs = 4;
 
-// The generated lifetimes with other sizes: what granules of one size cost programs of several.
+// Writes the generated lifetimes with other sizes. They show what granules of one size cost programs with
+// several sizes.
 void write_scaled(const std::filesystem::path& folder, const std::string& kind, Bytes times, Bytes parts) {
   constexpr std::uint64_t seeds = 20;
   for (std::uint64_t i = 0; i < seeds; ++i) {

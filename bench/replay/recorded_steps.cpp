@@ -11,7 +11,7 @@
 namespace stowage::bench {
 namespace {
 
-// In front of the allocator: writes down what it is asked.
+// Passes requests to an allocator and writes them down.
 class Recorder {
  public:
   explicit Recorder(Device& device) : device_(device), allocator_(device) {}

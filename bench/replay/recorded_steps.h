@@ -8,11 +8,13 @@
 
 namespace stowage::bench {
 
-// Runs the graphs' steps op by op, as a program without a plan does, each tensor in a block of a
-// CachingAllocator, on the simulated device in virtual time: launches do no arithmetic, but what each reads
-// and writes is checked against what was in flight in its bytes, so a block that comes back too early ends it
-// with AccessViolation. Returns what the allocator was asked for, as a history (docs/history.md); parameters
-// and optimizer state are the first graph's, and each graph is an iteration.
+// Runs the graphs' steps op by op, as a program without a plan does, with each tensor in a block of a
+// CachingAllocator. Returns the requests to the allocator as a history (docs/history.md). Each graph is an
+// iteration. Parameters and optimizer state come from the first graph.
+//
+// The device is simulated, in virtual time. Launches do no arithmetic, but the device checks the bytes
+// that each launch reads and writes against work in flight. Throws AccessViolation if a block comes
+// back too early.
 std::string record_steps(std::span<const Graph> graphs);
 
 }  // namespace stowage::bench

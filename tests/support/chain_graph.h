@@ -5,9 +5,9 @@
 
 namespace stowage::testing {
 
-// Unit k: h_k = a(x_k, W_k); x_{k+1} = b(h_k). Then loss = head(x_n). Backward reads h_k, x_k and W_k.
-// Every activation has `activation_elements` f32 elements, every parameter `parameter_elements`.
-// Each op costs `op_flops` flops, so that op_seconds is its quotient by the machine's rate.
+// Unit k: h_k = a(x_k, W_k); x_{k+1} = b(h_k). Then loss = head(x_n). Backward reads h_k, x_k and W_k. Every
+// activation has `activation_elements` f32 elements, every parameter `parameter_elements`. Each op costs
+// `op_flops` flops, so op_seconds is `op_flops` divided by the machine's rate.
 struct ChainOptions {
   int units = 3;
   std::int64_t activation_elements = 1024;
@@ -17,7 +17,7 @@ struct ChainOptions {
 };
 Graph chain_graph(const ChainOptions& options = {});
 
-// Id of the tensor or op of that name; fails the test when there is none.
+// Return the id of the tensor or op of that name; fail the test if there is none.
 TensorId find_tensor(const Graph& graph, const std::string& name);
 OpId find_op(const Graph& graph, const std::string& name);
 

@@ -1,4 +1,4 @@
-// An allocator under observation: what it gives must not overlap, and must be reserved.
+// Checks an allocator: its blocks must not overlap, and must lie in reserved memory.
 #pragma once
 
 #include <map>
@@ -13,7 +13,7 @@ class CheckedModel : public AllocatorModel {
  public:
   explicit CheckedModel(AllocatorModel& model) : model_(model) {}
 
-  // Throws std::logic_error where the model breaks its contract.
+  // Throws std::logic_error if the model breaks its contract.
   std::uint64_t allocate(AllocationId id, Bytes bytes, std::uint32_t stream) override {
     const std::uint64_t address = model_.allocate(id, bytes, stream);
     const auto above = live_.lower_bound(address);

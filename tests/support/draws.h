@@ -1,6 +1,6 @@
 // How many random cases a test draws. A program under a sanitizer takes five to twenty times as long and
-// looks for other things: it draws few. With STOWAGE_FEWER_DRAWS, as in CI, any other draws a quarter of
-// them.
+// looks for other faults, so it draws few. With STOWAGE_FEWER_DRAWS, as in CI, every other program draws a
+// quarter of its cases.
 #pragma once
 
 #include <algorithm>
@@ -18,8 +18,8 @@ inline constexpr bool fewer_draws = true;
 inline constexpr bool fewer_draws = sanitized;
 #endif
 
-// How many seeds, graphs or runs: `plain` of them, `few` under a sanitizer, a quarter but no less than `few`
-// between.
+// Returns the number of seeds, graphs or runs: `few` under a sanitizer; with STOWAGE_FEWER_DRAWS a quarter of
+// `plain`, but no less than `few`; otherwise `plain`.
 template <class Number>
 constexpr Number draws(Number plain, Number few) {
   if (sanitized) return few;

@@ -1,4 +1,4 @@
-// Expecting InvalidInput with words in its message.
+// Expects InvalidInput whose message contains the given words.
 #pragma once
 
 #include <gmock/gmock.h>

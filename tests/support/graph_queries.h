@@ -1,4 +1,4 @@
-// Finding things in a graph by name, for tests.
+// Finds tensors and ops of a graph by name, for tests.
 #pragma once
 
 #include <string>

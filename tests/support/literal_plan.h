@@ -1,11 +1,11 @@
-// A graph and a plan, not a valid one, whose accounts are literals.
+// A graph and an invalid plan, whose accounts are literals.
 #pragma once
 
 #include "stowage/plan.h"
 
 namespace stowage::test {
 
-// One activation of each fate, a parameter bucket of each residency.
+// Has an activation bucket of each residency, and a parameter bucket of each residency.
 struct LiteralPlan {
   Graph graph;
   Plan plan;

@@ -45,13 +45,13 @@ void store(const Operand& operand, std::int64_t index, double value) {
   throw InvalidInput("mix: '" + operand.tensor->name + "' is of a type that it does not take");
 }
 
-// In (-1, 1) and never 0, different for neighbours.
+// Returns a weight in (-1, 1) that is never 0. Neighbours have different weights.
 double weight(std::uint64_t salt, std::uint64_t input, std::uint64_t element) {
   const std::uint64_t mixed = (salt + input * 31 + element * 17 + (element >> 5) * 7) % 64;
   return (static_cast<double>(mixed) - 31.5) / 32;
 }
 
-// The share of `input` in element `at` of an output with `size` elements.
+// Returns what `input` adds to element `at` of an output with `size` elements.
 double share(const Operand& input, std::uint64_t number, std::uint64_t salt, std::int64_t at,
              std::int64_t size) {
   const std::int64_t elements = input.tensor->elements();
@@ -74,7 +74,7 @@ void fill(const LaunchArguments& arguments, std::size_t output, std::uint64_t sa
       const bool workspace = other.tensor->kind == TensorKind::workspace;
       if (read_workspaces && workspace) sum += load(other, at % other.tensor->elements());
     }
-    store(target, at, std::remainder(sum, 2.0));  // bounded, and no difference dies out
+    store(target, at, std::remainder(sum, 2.0));  // stays bounded and keeps every difference
   }
 }
 

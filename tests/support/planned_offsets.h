@@ -1,5 +1,5 @@
-// The planned pool alone as a model, over addresses that nothing backs: what it has no offset for goes to
-// another model. The allocator's own plans need a device.
+// A model that is the planned pool alone, over addresses without memory. Requests for which the pool has no
+// offset go to another model. The allocator's own plans need a device.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,5 @@
-// Plans for tests of what executes them. Under a sanitizer the planner looks only for a few candidates of a
-// cell or two: it takes a fifth of the time, and its plans are no less varied, only slower.
+// Plans for tests of the code that executes plans. Under a sanitizer the planner looks only for a few
+// candidates of one or two cells. It then takes a fifth of the time; its plans are as varied, but slower.
 #pragma once
 
 #include "stowage/planner.h"
@@ -14,8 +14,8 @@ inline void take_few_candidates(PlanOptions& options) {
   options.settings.rooms = {1, 0.9, 0.7, 0.5};
 }
 
-// For tests that ask more than one question about a graph: each further budget, need_bytes() and
-// minimum_bytes() cost little beside the first. Graph and machine must outlive it.
+// Returns a planner for tests that ask more than one question about a graph. After the first question, each
+// further budget, need_bytes() and minimum_bytes() costs little. Graph and machine must outlive it.
 inline Planner quick_planner(const Graph& graph, const Machine& machine, PlanOptions options = {}) {
   if (sanitized) take_few_candidates(options);
   return {graph, machine, options};
@@ -26,7 +26,7 @@ inline std::variant<Plan, Infeasible> quick_plan(const Graph& graph, const Machi
   return quick_planner(graph, machine, options).answer(budget).outcome;
 }
 
-// In the least memory that works.
+// Returns the plan in the least memory that works.
 inline Plan quick_least_plan(const Graph& graph, const Machine& machine, const PlanOptions& options = {}) {
   Planner planner = quick_planner(graph, machine, options);
   return std::get<Plan>(planner.answer({.device = planner.minimum_bytes()}).outcome);

@@ -45,9 +45,9 @@ struct Known {
   bool read = false;   // some forward op reads it
 };
 
-// What an op's backward ops look like, decided when the op is made.
+// The shape of an op's backward ops, decided when the op is made.
 struct BackwardShape {
-  std::vector<Value> inputs;      // of the forward op, that may want gradients
+  std::vector<Value> inputs;      // inputs of the forward op that may want gradients
   std::vector<Value> saved;       // forward values that the backward ops read
   bool joint_parameters = false;  // one op for all parameters' gradients
   bool in_place = false;
@@ -84,7 +84,7 @@ class Generator {
     if (draw < 75) return dice_.between(most / 16, most / 4);
     return dice_.between(most / 2, most);
   }
-  // Often the size of a value at hand, so that work in place is possible.
+  // Returns a shape, often that of the first read, so that work in place is possible.
   std::vector<std::int64_t> shape_like(const std::vector<Value>& reads) {
     if (dice_.chance(60)) return builder_.tensor(reads.front()).shape;
     const std::int64_t elements = size();
@@ -92,7 +92,7 @@ class Generator {
     return {elements};
   }
 
-  // All parts draw the same, and each goes on from its own values.
+  // Builds every micro-batch with the same draws; each goes on from its own values.
   template <class Build>
   void for_each_part(Build build) {
     const Dice before = dice_;
@@ -133,7 +133,7 @@ class Generator {
   }
   Bytes bytes() { return static_cast<Bytes>(size()) * 4; }
 
-  // The newest value, or values that nothing has read, or (a long skip) any at all.
+  // Chooses the newest value, values that no op has read, or any values (a long skip).
   std::vector<Value> choose_activations() {
     std::vector<Value> chosen;
     const std::int64_t count = known_.empty() ? 0 : dice_.between(1, 3);
@@ -162,7 +162,7 @@ class Generator {
       std::vector<std::int64_t> shape{size()};
       if (dice_.chance(50)) shape.push_back(1);
       const std::string full = fmt::format("{}.w{}", name, i);
-      // The first one is trained: no step without that.
+      // The first parameter is trained, because a step needs a trained parameter.
       const bool frozen =
           options_.frozen_percent > 0 && !parameters_.empty() && dice_.chance(options_.frozen_percent);
       parameters_.push_back(frozen ? builder_.frozen_parameter(full, shape, {0, 0.5})
@@ -178,7 +178,7 @@ class Generator {
     return nullptr;
   }
 
-  // The first read may be overwritten if no backward op reads it: no later op will.
+  // True at random if the first read may be overwritten: no backward op reads it. No later op will read it.
   bool choose_in_place(const std::vector<Value>& reads) {
     const Known* first = find(reads[0]);
     return first != nullptr && !first->saved && dice_.chance(50);
@@ -223,7 +223,7 @@ class Generator {
     }
   }
 
-  // Reads what nothing else has read, so that everything counts towards the loss.
+  // Adds the loss. It reads every value that no op has read, so that every value contributes to it.
   Value add_loss() {
     std::vector<Value> reads;
     for (const Known& known : known_) {
@@ -238,8 +238,8 @@ class Generator {
     return loss;
   }
 
-  // One op per gradient, or one for all parameters together. The last one may work on the output's
-  // gradient in place.
+  // Adds one backward op per gradient, or one for all parameters together. The last op may work on the
+  // output's gradient in place.
   static void backward(GraphBuilder& builder, const std::string& name, const BackwardShape& shape, Bytes work,
                        OpCost cost, const std::vector<Value>& gradients) {
     std::vector<std::vector<Value>> parts;  // inputs whose gradients one op writes
@@ -297,7 +297,7 @@ class Generator {
   std::vector<Value> inputs_;
   std::vector<Value> parameters_;
   std::vector<Known> known_;
-  std::vector<std::vector<Known>> known_of_;  // by micro-batch, of those that are not being built
+  std::vector<std::vector<Known>> known_of_;  // by micro-batch, except the one being built
   std::string prefix_;                        // of the micro-batch's names
 };
 
@@ -342,7 +342,7 @@ Machine machine_with_peers(std::uint64_t seed) {
   Dice dice(seed + 7919);
   Machine machine = any_machine(seed);
   machine.peer = {machine.h2d.bytes_per_second * dice.log_uniform(0.01, 100), machine.h2d.latency_seconds};
-  machine.peer_path = static_cast<PeerPath>(seed / 3 % 3);  // apart from what any_machine makes of the seed
+  machine.peer_path = static_cast<PeerPath>(seed / 3 % 3);  // independent of any_machine's choice by the seed
   return machine;
 }
 

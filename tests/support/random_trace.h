@@ -8,7 +8,7 @@
 
 namespace stowage::test {
 
-// Of all sizes from a byte to 32 MiB, on three streams, with iterations of any length.
+// Returns a trace with sizes from a byte to 32 MiB, on three streams, with iterations of any length.
 inline AllocationTrace random_trace(std::mt19937_64& random, int operations) {
   TraceBuilder builder;
   std::vector<AllocationId> live;

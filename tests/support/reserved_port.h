@@ -1,5 +1,5 @@
-// A TCP port that the system chooses and gives to nobody else as long as this lives, but for those that ask
-// for this very one and say SO_REUSEADDR, as rank 0 of a job does.
+// A TCP port that the system chooses. As long as this object lives, the system gives the port only to a
+// program that asks for its number with SO_REUSEADDR, as rank 0 of a job does.
 #pragma once
 
 #include <netinet/in.h>

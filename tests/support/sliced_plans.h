@@ -12,15 +12,15 @@ inline constexpr std::int32_t sliced_vocabulary = 256;
 inline constexpr std::uint32_t slices_of_table = 4;
 Graph sliced_gpt(DataType type = DataType::f32, std::int64_t micro_batches = 1);
 
-// When the host's updates of whole parameters begin: those of slices are late.
+// When the host updates whole parameters: late or early. Slices are updated late.
 enum class OtherUpdates : std::uint8_t { late, early };
 
-// With so many of the table's slices on the device, its first ones, and the others updated on the host; all
-// other parameters are loaded for each op. Transfers go ahead as far as `cap` bytes let them.
+// Returns a plan with the first `on_device` slices of the table on the device and the other slices updated on
+// the host. All other parameters are loaded for each op. Transfers go ahead as far as `cap` bytes let them.
 Plan plan_in_slices(const Graph& graph, const Machine& machine, std::uint32_t on_device,
                     Bytes cap = unlimited, OtherUpdates others = OtherUpdates::late);
 
-// Of a bucket by its name; fails the test where there is none.
+// Returns the id of the bucket with this name; fails the test if there is none.
 BucketId find_bucket(const Plan& plan, const std::string& name);
 
 }  // namespace stowage::testing

@@ -1,12 +1,12 @@
-// A graph small enough to read, with something of everything: two units, a parameter used in both,
-// an update in place, an alias, a workspace, attributes of each type. No kernel knows its ops.
+// A graph small enough to read, with one of each feature: two units, a parameter used in both, an update in
+// place, an alias, a workspace, attributes of each type. No kernel exists for its ops.
 #pragma once
 
 #include "stowage/graph_builder.h"
 
 namespace stowage::test {
 
-// y = f(x, parameter), with a rule that may work in place on dy.
+// Adds y = f(x, parameter) with a backward rule that may work in place on dy.
 inline Value scale(GraphBuilder& builder, const std::string& name, Value x, Value parameter) {
   Value y = builder.activation(name, builder.tensor(x).shape);
   std::string full = builder.tensor(y).name;
@@ -41,7 +41,7 @@ inline Value scale(GraphBuilder& builder, const std::string& name, Value x, Valu
   return y;
 }
 
-// loss = reduce(x), with a workspace.
+// Adds loss = reduce(x) with a workspace.
 inline Value reduce(GraphBuilder& builder, const std::string& name, Value x) {
   Value loss = builder.activation(name, {}, DataType::f64);
   Value scratch = builder.workspace(name + ".scratch", 10);

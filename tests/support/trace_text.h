@@ -1,4 +1,4 @@
-// Traces for tests: a graph written as one, and the example of the document.
+// Traces for tests: a graph as a trace, and the example of the document.
 #pragma once
 
 #include <fstream>
@@ -16,8 +16,8 @@ inline nlohmann::ordered_json names_of(const Graph& graph, const std::vector<Ten
   return names;
 }
 
-// One line per tensor, then one per op; all of the graph but attributes and initializers. `version` 2 for
-// what 1 lacks.
+// Returns the graph as a trace: a line per tensor, then a line per op. It has all of the graph except
+// attributes and initializers. `version` 2 has what version 1 lacks.
 inline std::string trace_of(const Graph& graph, int version = 1) {
   using Json = nlohmann::ordered_json;
   Json header{{"stowage_trace", version}, {"loss", graph.tensor(graph.loss).name}};
@@ -52,7 +52,7 @@ inline std::string trace_of(const Graph& graph, int version = 1) {
   return text;
 }
 
-// The block of docs/trace.md. `root`: of the repository.
+// Returns the example block of docs/trace.md. `root`: the root of the repository.
 inline std::string trace_example(const std::string& root) {
   std::ifstream file(root + "/docs/trace.md", std::ios::binary);
   const std::string document((std::istreambuf_iterator<char>(file)), {});

@@ -18,7 +18,7 @@ constexpr Bytes block = 64_KiB;
 
 double since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
-// Medians of what one call takes, with the clock's own time in them.
+// Times of single calls, clock time included. Prints medians.
 struct Times {
   std::vector<double> request, release;
   nlohmann::ordered_json json(const char* by, const char* what, Bytes bytes, int round) {
@@ -71,8 +71,8 @@ class Ours {
   CachingAllocator allocator_;
 };
 
-// The driver's own pool of a stream. It keeps nothing that is freed once a stream was waited for, unless
-// told.
+// The driver's own pool of a stream. Once a stream has been waited for, the pool keeps no freed memory unless
+// told to.
 class Pool {
  public:
   explicit Pool(Device& device)

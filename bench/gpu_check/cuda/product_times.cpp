@@ -21,7 +21,7 @@ using cuda::Matrix;
 using cuda::Product;
 
 constexpr int algorithms = 8;
-constexpr Bytes workspace_bytes = (32 << 20) - 256;  // as a compute lane has it
+constexpr Bytes workspace_bytes = (32 << 20) - 256;  // as a compute lane has
 
 struct Model {
   const char* name;
@@ -44,7 +44,8 @@ void add_layer(std::vector<Named>& to, const std::string& name, std::int64_t tok
   to.push_back({name + " to its weight", {inputs, outputs, tokens, turned, half, half}});
 }
 
-// Those of the head's chunk, with the table as its weight (kernels/cuda/linear_cross_entropy.cpp).
+// The three products of one chunk of the head, with the table as its weight
+// (kernels/cuda/linear_cross_entropy.cpp).
 void add_head(std::vector<Named>& to, const Model& model) {
   const std::int64_t rows =
       std::min(model.tokens, default_head_tokens(DataType::bf16, model.width, model.tokens));

@@ -1,13 +1,13 @@
 // Gradient checkpointing: Chen et al., "Training Deep Nets with Sublinear Memory Cost", arXiv 1604.06174,
 // sections 3 and 4, as it is used for Transformers: one segment for each block.
 //
-// As the original: parameters, gradients and optimizer state stay on the device; the input of each block is
-// kept, and the rest of the block's activations are rebuilt from it directly before its backward.
+// Like the original: parameters, gradients and optimizer state stay on the device. The input of each block is
+// kept. The rest of the block's activations are rebuilt from it directly before the block's backward.
 //
-// Several ranks: the shares stay, and whole parameters are gathered anew where a block is rebuilt, as its
-// activations are.
+// Several ranks: each rank's shares stay on its device. Whole parameters are gathered anew where a block is
+// rebuilt, just as its activations are.
 //
-// Otherwise: segments are blocks, not the square root of their number.
+// Unlike the original: a segment is one block, not the square root of the number of blocks.
 #include "offload/plan/policies/policies.h"
 
 namespace stowage {

@@ -1,17 +1,18 @@
-// PyTorch's fully_shard ("FSDP2") with CPUOffloadPolicy: Zhao et al., "PyTorch FSDP: Experiences on Scaling
-// Fully Sharded Data Parallel", VLDB 2023 (arXiv 2304.11277), for the idea; the documentation and sources of
-// torch.distributed.fsdp.fully_shard for what it does (_fsdp_param_group.py, _fsdp_api.py).
+// PyTorch's fully_shard ("FSDP2") with CPUOffloadPolicy. The idea: Zhao et al., "PyTorch FSDP: Experiences on
+// Scaling Fully Sharded Data Parallel", VLDB 2023 (arXiv 2304.11277). Its behaviour: the documentation and
+// sources of torch.distributed.fsdp.fully_shard (_fsdp_param_group.py, _fsdp_api.py).
 //
-// As the original: one group of parameters for each Transformer block. A rank's share of a group is copied
-// from the host, then gathered from all ranks as a whole, before the block's forward and again before its
-// backward (`reshard_after_forward`), or stays in between (without it). The next group comes in while a block
-// computes: one ahead as it is, two as `set_modules_to_forward_prefetch` and its counterpart for backward can
-// say. A block's gradients are reduced and scattered, and each rank's share goes to the host, while backward
-// goes on. After backward the host updates all shares; nothing of the next step begins before. Activations:
-// blocks rebuilt from inputs on the device, or nothing rebuilt.
+// Like the original: each Transformer block has one group of parameters. A rank's share of a group is copied
+// from the host, then the whole group is gathered from all ranks. This happens before the block's forward and
+// again before its backward (`reshard_after_forward`); without that option the whole group stays in between.
+// The next group comes in while a block computes: one group ahead by default, two as
+// `set_modules_to_forward_prefetch` and its counterpart for backward can say. While backward goes on, a
+// block's gradients are reduced and scattered, and each rank's share goes to the host. After backward the
+// host updates all shares; nothing of the next step begins before. Blocks are rebuilt from inputs on the
+// device, or nothing is rebuilt.
 //
-// Otherwise: the token table, which the original's root module keeps from forward to backward, does so here,
-// too, but comes with the group that it is near to.
+// Unlike the original: the token table comes with the group that it is near to. It stays from forward to
+// backward, as in the original, but there the root module keeps it.
 #include "offload/plan/policies/policies.h"
 
 namespace stowage {

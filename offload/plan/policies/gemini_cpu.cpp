@@ -3,22 +3,26 @@
 // arXiv 2108.05818). Read in its sources: colossalai/zero/gemini/placement_policy.py (CPUPlacementPolicy),
 // gemini_ddp.py and chunk/chunk.py.
 //
-// As the original: parameters in chunks of 32 Mi elements (`min_chunk_size_m`); a chunk comes in when an op
-// needs it and is released before an op that needs another one, so that it comes again for rebuilding and for
-// backward; released chunks are not copied back, for the host has them still (`cpu_vis_flag`); gradients go
-// to the host chunk by chunk; the update is on the host (CPUAdam), and the next forward begins after all of
-// it. Activations: checkpoints of blocks, on the device.
-// Several ranks: a chunk is all ranks' shares of it together, gathered and dropped as it comes and goes.
+// Like the original: parameters are in chunks of 32 Mi elements (`min_chunk_size_m`). A chunk comes in
+// when an op needs it, and is released before an op that needs another chunk; so it comes again for
+// rebuilding and for backward. Released chunks are not copied back, because the host still has them
+// (`cpu_vis_flag`). Gradients go to the host chunk by chunk. The update is on the host (CPUAdam), and the
+// next forward begins after the whole update. Activations: block inputs are kept on the device and blocks
+// rebuilt, or nothing is rebuilt.
 //
-// Overlap: version 0.1.13, of which there are published figures, moves a chunk when an op needs it, one after
-// another with the ops (distance 0). Later versions can fetch the next chunk beside the op
-// (`access_chunk(async_access)`, `shard_move(non_blocking)`): distance 1. The faster that fits is taken, so
-// that the emulation is not slower than any version.
+// Several ranks: a chunk consists of all ranks' shares of it. It is gathered when it comes in and dropped
+// when it is released.
 //
-// Otherwise: after an update the original brings a chunk's f32 master weights to the device, makes the 16-bit
-// ones there and copies those back (`__paired_shard_move`): 4 bytes for each parameter that the emulation
-// does not move. A gradient does not take the place of its parameter's chunk, so backward holds one chunk
-// more. Parameters that share a tiny bucket stay for the step, where the original has them in the chunks.
+// Overlap: version 0.1.13, for which there are published figures, moves a chunk when an op needs it; chunks
+// and ops take turns (distance 0). Later versions can fetch the next chunk beside the op
+// (`access_chunk(async_access)`, `shard_move(non_blocking)`): distance 1. The faster distance that fits is
+// taken, so that the emulation is not slower than any version.
+//
+// Unlike the original: after an update the original brings a chunk's f32 master weights to the device, makes
+// the 16-bit weights there and copies these back (`__paired_shard_move`): 4 bytes for each parameter that the
+// emulation does not move. In the emulation a gradient does not take the place of its parameter's chunk, so
+// backward holds one chunk more. Parameters that share a tiny bucket stay for the step; the original has them
+// in the chunks.
 #include "offload/plan/policies/policies.h"
 
 namespace stowage {

@@ -1,19 +1,18 @@
 // Layers through a window: STRONGHOLD, Sun et al., "STRONGHOLD: Fast and Affordable Billion-Scale Deep
 // Learning Model Training", SC 2022; its artifact, github.com/strongh2/sc22-ae.
 //
-// As the original: the unit of transfer is a whole Transformer block; a window of consecutive blocks is on
-// the device, and moves on in forward and back in backward, with the next block coming in and a done one's
-// gradients going out beside the computation; the last window of forward is still there when backward begins;
-// optimizer state and update are on the host, beside the device's work; block inputs are kept on the device,
-// blocks rebuilt
-// (`--checkpoint-activations`). Windows of 1, 2, 4 or 8 blocks ahead: the original chooses its window by a
-// model of its own, this emulation by simulation.
+// Like the original: a transfer moves a whole Transformer block. A window of consecutive blocks is on the
+// device; it moves on in forward and back in backward. Beside the computation the next block comes in and the
+// gradients of a finished block go out. The last window of forward is still on the device when backward
+// begins. Optimizer state and update are on the host, beside the device's work. Block inputs are kept on the
+// device and blocks are rebuilt (`--checkpoint-activations`), or nothing is rebuilt. Windows reach 1, 2, 4 or
+// 8 blocks ahead: the original chooses its window by a model of its own, this emulation by simulation.
 //
-// Otherwise: the original updates a block while backward goes on with the one before it; with exact clipping
-// no update may begin before the end of backward, so here updates overlap the next forward instead. The first
-// window's blocks are not kept across steps. On several ranks each has a share of
-// every block, which is gathered and dropped as ZeRO-3 does; what the original does with several devices is
-// not emulated. Several streams of samples on one device and NVMe are left out.
+// Unlike the original: the original updates a block while backward goes on with the block before it. With
+// exact clipping no update may begin before the end of backward, so here updates overlap the next forward
+// instead. The first window's blocks are not kept across steps. On several ranks each rank has a share of
+// every block; blocks are gathered and dropped as in ZeRO-3. The original's use of several devices, several
+// streams of samples on one device, and NVMe are not emulated.
 #include "offload/plan/policies/policies.h"
 
 namespace stowage {

@@ -11,13 +11,14 @@
 namespace stowage {
 namespace {
 
-// Whether the item is a whole parameter that was gathered of all ranks' shares, and can be gathered anew:
-// where all micro-batches of a block read it, its own op remakes it.
+// True if the item is a whole parameter, gathered from all ranks' shares, that can be gathered again. If all
+// micro-batches of a block read it, it has its own op as remaker.
 bool is_gathered_for_one_block(const Problem& problem, const ActivationItem& item) {
   return problem.graph->op(item.writer).kernel == "gather" && (item.rebuildable || item.remaker != no_id);
 }
 
-// Adds waits to those that a plan has. What follows in the same lane waits with the lane's first instruction.
+// Adds extra waits to a plan. A lane waits as a whole if its first instruction waits, because lanes
+// are in order.
 class WaitAdder {
  public:
   WaitAdder(const Draft& draft, Plan& plan) : draft_(draft), plan_(plan) { find_ends(); }
@@ -45,10 +46,10 @@ class WaitAdder {
         last_load_ = id;
     }
   }
-  // Ends at the gate: behind it there is nothing to take turns with.
+  // Makes ops and transfers take turns, up to the gate: behind it there is nothing to take turns with.
   void add_turns() {
     InstructionId op = no_id;
-    std::vector<InstructionId> transfers;  // since that op
+    std::vector<InstructionId> transfers;  // since `op`
     for (InstructionId id = 0; id < plan_.gate; ++id) {
       if (is_transfer(plan_.instructions[id].kind)) {
         want(id, op);
@@ -88,7 +89,7 @@ Plan named_plan(const PolicyMember& member, const Draft& draft) {
 struct Row {
   Policy policy;
   std::string_view name;
-  void (*add)(PolicyProblems&, std::vector<PolicyMember>&);  // null: emulates nothing
+  void (*add)(PolicyProblems&, std::vector<PolicyMember>&);  // null: emulates no system
 };
 constexpr std::array rows{Row{Policy::automatic, "auto", nullptr},
                           Row{Policy::none, "none", nullptr},

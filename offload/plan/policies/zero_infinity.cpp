@@ -1,22 +1,23 @@
 // ZeRO-Infinity with everything in host memory: Rajbhandari et al., "ZeRO-Infinity: Breaking the GPU Memory
-// Wall for Extreme Scale Deep Learning", SC 2021 (arXiv 2104.07857); DeepSpeed's ZeRO-3 Offload is a part
-// of it. On several ranks: ZeRO-3 with `offload_param` and `offload_optimizer` (DeepSpeed's
+// Wall for Extreme Scale Deep Learning", SC 2021 (arXiv 2104.07857). DeepSpeed's ZeRO-3 Offload is a part of
+// it. On several ranks: ZeRO-3 with `offload_param` and `offload_optimizer` (DeepSpeed's
 // runtime/zero/partitioned_param_coordinator.py, config.py).
 //
-// As the original: parameters on the host, brought in for each module before its turn in forward, and again
-// for its rebuilding and backward, released after it; gradients to the host during backward; optimizer state
-// and update on the host; the next forward begins after the whole update. Block inputs are kept on the device
-// or on the host, blocks rebuilt. Parameters come in pieces of 5e7 elements
-// (`stage3_prefetch_bucket_size`, of all ranks' shares together), or of the link's efficient size, 2 or 8 of
-// them ahead. Several ranks: each brings its share over its own link, and whole parameters are gathered
-// before a module's forward, again before its rebuilding and backward, and dropped behind each; gradients are
+// Like the original: parameters are on the host. They are brought in for each module before its forward,
+// again for its rebuilding and backward, and released after it. Gradients go to the host during backward.
+// Optimizer state and update are on the host, and the next forward begins after the whole update. Block
+// inputs are kept on the device or on the host and blocks are rebuilt, or nothing is rebuilt. Parameters come
+// in pieces, 2 or 8 of them ahead. A piece has 5e7 elements (`stage3_prefetch_bucket_size`, of all ranks'
+// shares together) or the link's efficient size.
+//
+// Several ranks: each rank brings its share over its own link. Whole parameters are gathered before a
+// module's forward and again before its rebuilding and backward, and dropped after each. Gradients are
 // reduced and scattered, and each rank's share goes to the host.
 //
-// Otherwise: no NVMe; no memory-centric tiling of single operators; small parameters are not
-// kept on the device (`stage3_param_persistence_threshold`), but they share transfers with others; of
-// `stage3_max_live_parameters` there is no limit but the budget; nothing stays because it is soon needed
-// again
-// (`stage3_max_reuse_distance`).
+// Unlike the original: no NVMe, and no memory-centric tiling of single operators. Small parameters are not
+// kept on the device (`stage3_param_persistence_threshold`), but they share transfers with others. Only the
+// budget limits live parameters, not `stage3_max_live_parameters`. No parameter stays because it is soon
+// needed again (`stage3_max_reuse_distance`).
 #include "offload/plan/policies/policies.h"
 
 namespace stowage {

@@ -1,4 +1,5 @@
-// Which lifetime had which bytes of the arena last, as instructions take them over one after another.
+// ByteOwners: the latest owner of each byte of a region. Owners are lifetimes in the arena, or gradients in
+// the gradient ring.
 #pragma once
 
 #include <iterator>
@@ -10,7 +11,8 @@ namespace stowage {
 
 class ByteOwners {
  public:
-  // Gives [begin, end) to `owner`, and tells `each` who had parts of it; one owner perhaps several times.
+  // Gives [begin, end) to `owner`. Calls `each` with every previous owner of a part of it, perhaps several
+  // times with the same owner.
   template <class Function>
   void take(Bytes begin, Bytes end, LifetimeId owner, Function&& each) {
     split(begin);

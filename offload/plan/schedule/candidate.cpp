@@ -80,7 +80,8 @@ void decide_residency(const Problem& problem, const Draft& draft, const Gradient
   }
 }
 
-// A step that speculates and is clipped, and one that speculates and is not, in turn: half as long as both.
+// `half_clipped_seconds`: every step speculates and every other step is clipped, so it is the mean of the
+// times of both. `clipped_seconds`: every step is clipped and, as the engine expects that, none speculates.
 void predict(const Problem& problem, Plan& plan) {
   const auto timeline = [&](Clipping clipping) {
     return simulate(*problem.graph, plan, *problem.machine, problem.speeds, clipping);

@@ -20,13 +20,15 @@ struct Sketch {
 class Sketcher {
  public:
   Sketcher(const Problem& problem, const Choices& choices);
-  // Live bytes of the serial sketch: no sketch has fewer.
+  // Returns the live bytes of the serial sketch; no sketch has fewer.
   Bytes serial_bytes() const { return serial_bytes_; }
   Sketch serial() const;
-  // With at most `cap` live bytes, or as many as the serial sketch has where those are more. `gathers_ahead`:
-  // as make_lifetimes takes it, where the cap has room for that.
+  // Returns the sketch with at most `cap` live bytes, or with the serial sketch's live bytes if these are
+  // more. Replayed gathers overtake `gathers_ahead` exchanges (make_lifetimes) if a serial sketch of that
+  // order fits into the cap.
   Sketch within(Bytes cap, std::uint32_t gathers_ahead) const;
-  // With no more transfers ahead of use, whatever their bytes; 0: serial.
+  // Returns the sketch with at most `distance` prefetches ahead of their use and at most `distance` offloads
+  // beside an op, whatever their bytes. Distance 0 gives the serial sketch.
   Sketch ahead(std::uint32_t distance) const;
 
  private:
@@ -41,27 +43,28 @@ class Sketcher {
   Bytes serial_bytes_ = 0;
 };
 
-// Estimated step time. Who needs bytes waits until enough are free, ignoring fragmentation, out of a
-// hundredth more than the sketch's live bytes.
+// Returns the estimated step time in seconds. Prefetches and gathers claim their bytes as early as a cap of
+// 1.01 times the sketch's live bytes allows. An instruction that needs bytes waits until enough are free,
+// ignoring fragmentation.
 double estimated_seconds(const Problem& problem, const Sketch& sketch);
 
-// Waits that a plan gets beside those that it needs (policies/policies.h), before it is simulated.
+// Adds extra waits (policies/policies.h), which the plan does not need, before the plan is simulated.
 using AddWaits = std::function<void(const Draft&, Plan&)>;
 
-// Seconds. No plan of this draft takes less, wherever its lifetimes stand: counted without waits for bytes,
-// and with lanes that do not slow each other.
+// Returns a lower bound, in seconds, on the step time of every plan of this draft, whatever the offsets of
+// its lifetimes. The bound leaves out waits for bytes and lanes that slow each other.
 double least_seconds(const Problem& problem, const Draft& draft, const AddWaits& more = {});
 
-// Host bytes that every plan of this draft takes.
+// Returns the host bytes that every plan of this draft takes.
 Bytes host_bytes(const Problem& problem, const Draft& draft);
 
-// Placement, instructions, simulation and accounts. Not validated.
+// Makes the draft's plan: placement, instructions, simulation and accounts. Does not validate the plan.
 Plan complete(const Problem& problem, const Draft& draft, const AddWaits& more = {});
-// The same with the offsets of lifetimes given.
+// Makes the draft's plan with the given offset of each lifetime.
 Plan complete_at(const Problem& problem, const Draft& draft, const std::vector<Bytes>& offsets,
                  const AddWaits& more = {});
 
-// The op at which most bytes are live.
+// Returns the name of the op at which most bytes are live.
 std::string tightest_op(const Problem& problem, const Draft& draft);
 
 }  // namespace stowage

@@ -37,7 +37,8 @@ Claims::Claims(const Draft& draft, const BucketLayout& layout)
   });
 }
 
-// What ops of the peer lane make of nothing that the step computes.
+// Adds the results of gathers to turns_. A gather here is an op of the peer lane that reads only residents
+// and prefetched values, so that nothing else in the step comes before it.
 void Claims::add_gathered() {
   for (Position p = 0; p < static_cast<Position>(draft_.sequence.size()); ++p) {
     if (layout_.lanes[draft_.sequence[static_cast<std::size_t>(p)].op] != LaneRole::peer) continue;
@@ -71,7 +72,7 @@ Draft Claims::claimed(FreeFrom&& free_from) const {
 }
 
 Draft Claims::within(Bytes cap) const {
-  std::vector<Bytes> now(draft_.sequence.size() + 1, 0);  // changes, which wrap around
+  std::vector<Bytes> now(draft_.sequence.size() + 1, 0);  // first differences, which wrap around
   for (LifetimeId id = 0; id < draft_.lifetimes.size(); ++id) {
     now[static_cast<std::size_t>(draft_.lifetimes[id].first)] += bytes_of(id);
     now[static_cast<std::size_t>(draft_.lifetimes[id].last)] -= bytes_of(id);

@@ -1,8 +1,9 @@
-// Lifetimes of what is prefetched, or gathered from other ranks, begun as early as their bytes are free.
+// Claims: lets each lifetime that a prefetch, or a gather from other ranks, begins start as soon as its bytes
+// are free.
 //
-// A schedule begins such a lifetime when it expects the link, or the peer lane, to be free. Beginning it
-// earlier moves nothing: a prefetch waits for its bytes and for its turn on the link, never for a position;
-// so does an op of the peer lane.
+// A schedule begins such a lifetime when it expects the link, or the peer lane, to be free. An earlier begin
+// moves no instruction to another place in its lane. A prefetch waits for its bytes and for its turn on the
+// link, never for a position. An op of the peer lane waits for its bytes and for its turn on that lane.
 #pragma once
 
 #include <vector>
@@ -17,10 +18,11 @@ class Claims {
   // Keeps references.
   Claims(const Draft& draft, const BucketLayout& layout);
 
-  // Each as early as possible with at most `cap` live bytes at every position. The draft itself keeps to
-  // `cap`.
+  // Returns the draft with each such lifetime begun as early as possible with at most `cap` live bytes at
+  // every position. Requires that the draft itself keeps to `cap`.
   Draft within(Bytes cap) const;
-  // Each as early as the lifetimes that have its bytes before it have ended. Offsets by lifetime.
+  // Returns the draft with each such lifetime begun where the previous owners of its bytes end.
+  // `offsets`: by lifetime.
   Draft at(const std::vector<Bytes>& offsets) const;
 
  private:
@@ -32,10 +34,13 @@ class Claims {
 
   const Draft& draft_;
   const BucketLayout& layout_;
-  // Lifetimes that a prefetch or a gather begins, by their place in the queue. No claim changes that order.
+  // Lifetimes that a prefetch or a gather begins, in the order in which their lanes work. No claim changes
+  // that order.
   std::vector<LifetimeId> turns_;
-  std::vector<Position> earliest_;   // by lifetime: behind the transfer that brought the host its value
-  std::vector<LifetimeId> by_last_;  // by rising last
+  // By lifetime: the position from which the host has its value. The bucket's previous lifetime, offload
+  // included, ends there. The clip scale's own lifetime, behind the gate, begins there.
+  std::vector<Position> earliest_;
+  std::vector<LifetimeId> by_last_;  // sorted by `last`
 };
 
 }  // namespace stowage

@@ -8,8 +8,8 @@
 namespace stowage {
 namespace {
 
-// By bucket: the host's update of each slice that is updated there, or of the whole bucket, as far as it is
-// behind the gate.
+// Returns by bucket the seconds of its late host updates: a number for each slice that the host updates, or
+// one number for a bucket without slices.
 std::vector<std::vector<double>> host_updates(const Graph& graph, const Draft& draft,
                                               const BucketLayout& layout, const Machine& machine) {
   std::vector<std::uint8_t> on_device(graph.ops.size(), 0);
@@ -28,8 +28,9 @@ std::vector<std::vector<double>> host_updates(const Graph& graph, const Draft& d
   return updates;
 }
 
-// By bucket: when the host's updates, bucket by bucket in the order of first use, have made it. Of a
-// parameter in slices, when its transfers, which then need not wait for one another's updates, may start.
+// Returns by bucket the seconds from the step's begin until the host's late updates have made its value.
+// Updates run bucket by bucket in the order of first use. A cut parameter is ready at the earliest start of
+// its transfers at which none of its slices still has to wait for an update.
 std::vector<double> ready_seconds(const Graph& graph, const Draft& draft, const BucketLayout& layout,
                                   const Machine& machine, const std::vector<double>& h2d) {
   const std::vector<std::vector<double>> updates = host_updates(graph, draft, layout, machine);

@@ -9,18 +9,19 @@ namespace stowage {
 namespace {
 
 constexpr double infinite = std::numeric_limits<double>::infinity();
-constexpr double alike = 1e-12;  // of a step: differences by rounding
+constexpr double alike = 1e-12;  // relative to the simulated time; a smaller difference is rounding
 
-// Instructions are counted by lane: the one at `index` of step s is the lane's (s * length + index)-th.
+// Instructions are counted by lane: instruction `index` of step s has number s * length + index in its lane.
 using Count = std::int64_t;
 
-// Until `lane` has done so many, counted from the start of the step that the one who waits is in.
+// Holds as soon as `lane` has done `done` instructions, counted from the begin of the waiting instruction's
+// step. 0 or less: the instruction to wait for is in the step before.
 struct Condition {
   std::size_t lane;
   Count done;
 };
 
-// The plan, by lane and flat.
+// The plan in flat arrays: instructions by lane, conditions by instruction.
 class Program {
  public:
   Program(const Plan& plan, const std::vector<WorkTime>& work)
@@ -47,7 +48,7 @@ class Program {
   std::vector<std::size_t> lane_of;
   std::vector<Count> index_of;
   std::array<std::vector<InstructionId>, lane_roles> order;
-  std::vector<Condition> conditions;  // each instruction's behind each other
+  std::vector<Condition> conditions;  // instruction after instruction
   std::vector<std::size_t> first_condition;
   Condition gate{};
 
@@ -61,10 +62,10 @@ enum class Stage : std::uint8_t { waiting, latency, working };
 
 struct LaneState {
   Count done = 0;   // instructions, of all steps
-  Count index = 0;  // of the one under way, else of the next one, in its step
-  Count step = 0;   // … and which step that is
+  Count index = 0;  // in its step, of the instruction under way, else of the next one
+  Count step = 0;   // of that instruction
   InstructionId id = no_id;
-  std::size_t condition = 0;  // the first that it may have to wait for yet
+  std::size_t condition = 0;  // of that instruction: the first one not known to hold
   Stage stage = Stage::waiting;
   double begin = 0;
   double event = infinite;  // when the latency, or the work at the present speed, ends
@@ -73,11 +74,12 @@ struct LaneState {
   double speed = 1;
 };
 
-// What decides how things go on from a gate: times and instructions are counted from it.
+// Lanes at a gate; times and instructions are counted from that gate. Two gates with equal states are
+// followed by equal steps.
 struct State {
   std::array<Count, lane_roles> done{};
   std::array<Stage, lane_roles> stage{};
-  std::array<double, lane_roles> left{};  // until the event of a latency, else seconds of work
+  std::array<double, lane_roles> left{};  // seconds until a latency ends, or of work at full speed
 };
 
 class Fluid {
@@ -106,7 +108,7 @@ class Fluid {
   bool reached(const Condition& condition, Count step) const {
     return lanes_[condition.lane].done >= condition.done + step * program_.length(condition.lane);
   }
-  // Whether all of so many steps is done.
+  // True if every lane has done all its instructions of the first `steps` steps.
   bool finished(Count steps) const {
     for (std::size_t l = 0; l < lane_roles; ++l)
       if (lanes_[l].done < steps * program_.length(l)) return false;
@@ -114,7 +116,7 @@ class Fluid {
   }
   bool over() const { return alike_ || (gates_ == steps_to_settle && finished(steps_to_settle)); }
 
-  // The next instruction of a lane whose last one is over.
+  // Makes the lane's next instruction the one that is to start. Requires that the lane's last one has ended.
   void prepare(std::size_t l) {
     LaneState& lane = lanes_[l];
     lane.stage = Stage::waiting;
@@ -153,7 +155,8 @@ class Fluid {
     return std::max(0.0, lane.left - (time_ - lane.since) * lane.speed);
   }
 
-  // Who keeps its speed is left alone, so that nothing is rounded where nothing is shared.
+  // Gives each working lane its speed. A lane whose speed does not change is left alone: where lanes do not
+  // slow each other, no time gathers rounding errors.
   void set_speeds() {
     LaneMask working = 0;
     for (std::size_t l = 0; l < lane_roles; ++l)
@@ -172,7 +175,7 @@ class Fluid {
   void pass(std::size_t l) {
     LaneState& lane = lanes_[l];
     if (lane.stage == Stage::latency) return start_work(lane);
-    if (lane.step < steps_to_settle) {  // a later one is there only to slow others
+    if (lane.step < steps_to_settle) {  // later steps run only to slow other lanes
       std::vector<Interval>& intervals = intervals_[static_cast<std::size_t>(lane.step)];
       intervals.resize(program_.work.size());
       intervals[lane.id] = {lane.begin, time_};
@@ -216,7 +219,8 @@ class Fluid {
     return timeline;
   }
 
-  // What the last step has not come to yet, the one before did a step earlier.
+  // Returns the timeline of the last step. Instructions that the last step has not ended yet have the times
+  // of the step before, moved by one step.
   Timeline settled_timeline() const {
     const auto last = static_cast<std::size_t>(gates_ - 1);
     const double from = gate_times_.at(last - 1);
@@ -242,7 +246,7 @@ class Fluid {
   std::array<std::vector<Interval>, steps_to_settle> intervals_;  // by step
   std::array<double, steps_to_settle> gate_times_{};
   Count gates_ = 0;  // passed
-  State state_;      // at the last of them
+  State state_;      // at the last gate passed
   bool alike_ = false;
   double time_ = 0;
 };

@@ -1,5 +1,5 @@
-// The step with lanes that slow each other: discrete events in time, between which each lane works at the
-// speed that those who work with it leave to it.
+// Simulation of a plan whose lanes slow each other. Time goes from event to event; between two events each
+// lane works at the speed that the lanes working beside it leave to it.
 #pragma once
 
 #include <optional>
@@ -10,8 +10,8 @@
 
 namespace stowage {
 
-// How long an instruction takes if nothing slows it, in seconds. It begins with `latency`, which occupies its
-// lane and cannot be slowed; other lanes can slow the rest.
+// Seconds that an instruction takes if nothing slows it. The instruction begins with its `latency`, which
+// `seconds` includes: it occupies the lane and cannot be slowed. Other lanes can slow the rest.
 struct WorkTime {
   double latency = 0;
   double seconds = 0;
@@ -19,14 +19,14 @@ struct WorkTime {
 
 inline constexpr int steps_to_settle = 4;
 
-// By instruction. Runs steps until two are alike, at most steps_to_settle. `stall_seconds` is left to the
-// caller. Nothing for a plan whose waits go round in a circle or that has no gate, and where a time is not
-// finite.
+// Simulates steps until two are alike, but at most steps_to_settle. `work`: by instruction. Leaves the
+// timeline's `stall_seconds` to the caller. Returns nullopt if the plan has no gate, if its waits have a
+// cycle, or if a time is not finite.
 std::optional<Timeline> simulate_fluid(const Plan& plan, const std::vector<WorkTime>& work,
                                        const LaneSpeeds& speeds);
 
-// As in stowage/planner.h, with the machine's `speeds` at hand: to make them takes longer than to simulate a
-// small plan.
+// Predicts the same as simulate() of stowage/planner.h. Takes the machine's `speeds`, because making them
+// takes longer than simulating a small plan.
 Timeline simulate(const Graph& graph, const Plan& plan, const Machine& machine, const LaneSpeeds& speeds,
                   Clipping clipping = Clipping::none);
 

@@ -6,14 +6,14 @@
 namespace stowage {
 namespace {
 
-// What may stand anywhere in backward: parameters keep their values there.
+// True if the op is a gather that may stand anywhere in backward: parameters keep their values there.
 bool is_gather_of_parameters(const Graph& graph, const Op& op) {
   return is_collective(op) && std::all_of(op.reads.begin(), op.reads.end(), [&](TensorId read) {
            return graph.kind_of(read) == TensorKind::parameter;
          });
 }
 
-// By position; 0 of all but exchanges.
+// Returns by position the bytes of an exchange, 0 for other ops.
 std::vector<Bytes> exchanged_bytes(const Graph& graph, const std::vector<SequenceStep>& sequence) {
   std::vector<Bytes> bytes;
   bytes.reserve(sequence.size());
@@ -35,7 +35,7 @@ void move_gathers(const Graph& graph, std::uint32_t exchanges, std::vector<Seque
     number += bytes > 0 ? 1 : 0;
   }
   std::vector<SequenceStep> moved;
-  std::vector<std::size_t> places;  // in `moved`, of the exchanges that count
+  std::vector<std::size_t> places;  // in `moved`: where the exchanges that count stand
   for (std::size_t p = 0; p < sequence.size(); ++p) {
     const SequenceStep step = sequence[p];
     const std::size_t over = std::min<std::size_t>(exchanges, places.size());

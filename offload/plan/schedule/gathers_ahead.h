@@ -1,6 +1,6 @@
 // Gathers ahead: a rank's backward gathers a weight earlier than its first use needs it. The peer lane is in
-// order, so a gather behind an exchange waits with it for the gradient, though the lane could bring it
-// before.
+// order: a gather behind an exchange waits with the exchange for the gradient, though the lane could run the
+// gather before.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,9 @@
 
 namespace stowage {
 
-// Moves replayed gathers of parameters to where they stand before `exchanges` exchanges more. Those with less
-// than half of an exchange's average bytes, such as of biases, do not count: they are over at once. Gathers
-// keep their order, and so does all else.
+// Moves each replayed gather of a parameter to before the last `exchanges` exchanges that precede it.
+// Exchanges of less than half of the average bytes, such as those of biases, do not count, because they end
+// at once. Gathers keep their order, and so do all other steps.
 void move_gathers(const Graph& graph, std::uint32_t exchanges, std::vector<SequenceStep>& sequence);
 
 }  // namespace stowage

@@ -13,12 +13,12 @@ struct Gradient {
   BucketId bucket = no_id;
   Bytes bytes = 0;
   Position leaves = 0;   // the position behind which its offload stands
-  Position applied = 0;  // and its updates, behind the offloads of the same position
-  Bytes slice = 0;       // of all its slices but the last, if it may leave by slices; else 0
+  Position applied = 0;  // the position behind which its updates stand, after offloads there
+  Bytes slice = 0;       // bytes of each slice but the last; 0: it may not leave by slices
 };
 
-// Slices that stand behind each other, and begin with multiples of the alignment, as they do in the graphs
-// that GraphBuilder makes.
+// Returns the bytes of each slice but the last, which may be smaller. Returns 0 unless the slices are
+// contiguous and begin at multiples of the alignment; in graphs that GraphBuilder makes they do.
 Bytes slice_bytes(const std::vector<ByteRange>& slices) {
   if (slices.size() < 2) return 0;
   const Bytes bytes = slices.front().bytes();
@@ -27,7 +27,7 @@ Bytes slice_bytes(const std::vector<ByteRange>& slices) {
   return bytes % most_tensor_alignment == 0 ? bytes : 0;
 }
 
-// In the order of their offloads in the plan.
+// Returns the gradients in the order of their offloads in the plan.
 std::vector<Gradient> gradients_in_ring(const Draft& draft, const BucketLayout& layout) {
   const std::vector<Position> last = last_transfers(draft, layout);
   std::vector<std::uint32_t> offloads(layout.buckets.size(), 0), prefetches = offloads;
@@ -51,10 +51,11 @@ std::vector<Gradient> gradients_in_ring(const Draft& draft, const BucketLayout& 
   return gradients;
 }
 
-// None where a gradient would leave before the update that applies the one which had its bytes.
+// Returns nullopt if some gradient would leave before the update that applies the previous owner
+// of its bytes.
 std::optional<GradientRing> ring_of(Bytes bytes, const std::vector<Gradient>& gradients) {
   GradientRing ring{bytes, {}};
-  ByteOwners owners;  // by index among the gradients
+  ByteOwners owners;  // owners are indices in `gradients`
   Bytes next = 0;
   bool stands = true;
   for (std::uint32_t i = 0; i < gradients.size(); ++i) {
@@ -102,7 +103,7 @@ GradientRing gradient_ring(const Draft& draft, const BucketLayout& layout) {
   Bytes bytes = std::max(align_up(all / ring_part, most_tensor_alignment), largest + second);
   for (; bytes < all; bytes += align_up(bytes / ring_part, most_tensor_alignment))
     if (auto ring = ring_of(bytes, gradients)) return *std::move(ring);
-  return *ring_of(all, gradients);  // nobody has another's bytes
+  return *ring_of(all, gradients);  // every gradient has bytes of its own
 }
 
 }  // namespace stowage

@@ -1,20 +1,20 @@
-// The gradient ring (plan.h): which gradient buckets share host bytes, and who hands them to whom.
+// The gradient ring (plan.h): which gradient buckets take turns in host bytes, and in which order.
 //
-// Gradients take their bytes one after another, in the order of their offloads, and from the begin again
-// where the rest is too small:
+// Gradients take bytes one behind the other, in the order of their offloads. A gradient for which the rest of
+// the ring is too small begins at 0 again:
 //
 //   in 256 bytes   0   1   2   3   4   5   6   7   8
 //   g5, g4         [  g5  ][      g4      ]
 //   g3             [    g3    ]                      behind the updates by g5 and g4
-//   g2                         [      g2      ]      behind that by g4
-//   g1             [    g1    ]                      behind that by g3
+//   g2                         [      g2      ]      behind the update by g4
+//   g1             [    g1    ]                      behind the update by g3
 //
-// A gradient that is cut and larger than the ring takes all of it, for as many of its slices as fit. These
-// take turns: the offload of each slice stands behind the update by the slice that had its bytes. Its arena
-// bytes are its own until the last of them has left.
+// A gradient that is cut and larger than the ring takes the whole ring, for as many of its slices as fit. Its
+// slices take turns: the offload of a slice stands behind the update by the slice that had these bytes. In
+// the arena the gradient keeps its bytes until its last slice has left.
 //
 //   g0, 5 slices   [  s0  ][  s1  ][  s2  ]          behind the updates by all others
-//                  [  s3  ][  s4  ]                  s3 behind that by s0, s4 behind that by s1
+//                  [  s3  ][  s4  ]                  s3 behind the update by s0, s4 behind that by s1
 #pragma once
 
 #include <map>
@@ -24,28 +24,31 @@
 
 namespace stowage {
 
-// By bucket: the position behind which its last transfer of the step stands; 0 without transfers.
+// Returns by bucket the position behind which its last transfer of the step stands; 0 without transfers.
 std::vector<Position> last_transfers(const Draft& draft, const BucketLayout& layout);
 
-// The ring has this part of its gradients' bytes: 0.25 bytes for each parameter whose gradient is bf16.
+// The ring has 1/ring_part of its gradients' bytes: 0.25 bytes for each parameter whose gradient is bf16.
 inline constexpr Bytes ring_part = 8;
 
 struct GradientRing {
   struct Turn {
     Bytes offset = 0;
-    std::size_t slices = 0;  // how many of its slices have bytes there at a time; 0: it is there as a whole
-    std::vector<BucketId> after;  // gradient buckets that had some of its bytes just before, in the same step
+    std::size_t slices = 0;  // the number that has bytes in the ring at a time; 0: the gradient leaves whole
+    std::vector<BucketId> after;  // gradient buckets that were the previous owners of its bytes in this step
   };
   Bytes bytes = 0;
-  std::map<BucketId, Turn> turns;  // of the gradient buckets in it
+  std::map<BucketId, Turn> turns;  // by gradient bucket in the ring
 };
 
-// Has the gradients of updates before the gate, where these are made for good
-// (EarlyUpdates::final), but for those that rest on the host as sums of micro-batches. Has a
-// ring_part-th of their bytes, the two largest at least (of a gradient that is cut, two slices), and more
-// where a gradient would otherwise leave before an update that has to come first stands in the plan. In that
-// order, one that leaves by slices follows the others that leave behind the same op, and their updates; and
-// such ones follow each other by the number of their bucket.
+// Returns the ring of the draft's early updates; an empty one unless they are made for good
+// (EarlyUpdates::final). Their gradients are in the ring, except those that rest on the host as sums of
+// micro-batches. The ring has 1/ring_part of these gradients' bytes, but no fewer than the two largest
+// together (a gradient that is cut counts as two slices). It is larger if the plan would otherwise offload a
+// gradient before the update by a previous owner of its bytes.
+//
+// Gradients enter the ring in the plan's order of offloads. Among those that leave behind the same
+// op, gradients that leave by slices come last, behind the others' updates and in the order of
+// their bucket numbers.
 GradientRing gradient_ring(const Draft& draft, const BucketLayout& layout);
 
 }  // namespace stowage

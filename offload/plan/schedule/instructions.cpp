@@ -14,10 +14,10 @@
 namespace stowage {
 namespace {
 
-// The lanes that compute on the device, in whose order positions are counted.
+// The lanes that compute on the device. Positions number their instructions.
 constexpr std::array device_lanes{LaneRole::compute, LaneRole::peer};
 std::size_t number_of(LaneRole device_lane) { return device_lane == LaneRole::compute ? 0 : 1; }
-// By device lane.
+// One instruction of each device lane, or no_id.
 using OnLanes = std::array<InstructionId, device_lanes.size()>;
 constexpr OnLanes nowhere{no_id, no_id};
 InstructionId latest(const OnLanes& ids) {
@@ -124,8 +124,9 @@ class Assembler {
     for (const InstructionId each : on) want(waiter, each, steps_back);
   }
 
-  // A use waits for its prefetch, an offload for the last use, a prefetch for the offload that made the
-  // host's copy, the gate for all that lands and for the end of backward.
+  // A use waits for its prefetch, an offload for the last use before it. A prefetch waits for the offload
+  // that made the host's copy; the prefetch of the clip scale waits for the gate. The gate waits for all
+  // offloads and for the last backward instruction of each device lane.
   void add_value_waits() {
     for (LifetimeId id = 0; id < draft_.lifetimes.size(); ++id) {
       for (const InstructionId first : first_use_[id]) want(first, last_prefetch_of_[id]);
@@ -133,7 +134,7 @@ class Assembler {
       if (offload_of_[id] != no_id) want(plan_.gate, offload_of_[id]);
     }
     want_each(plan_.gate, last_backward_);
-    std::vector<InstructionId> host_copy(layout_.buckets.size(), no_id);  // the last so far
+    std::vector<InstructionId> host_copy(layout_.buckets.size(), no_id);  // its last offload so far
     for (InstructionId id = 0; id < plan_.instructions.size(); ++id) {
       const Instruction& instruction = plan_.instructions[id];
       if (instruction.lifetime == no_id) continue;
@@ -149,8 +150,8 @@ class Assembler {
     return slots_[id].place == Slot::Place::early && runs_on_host(plan_.instructions[id]);
   }
 
-  // An early update waits for its gradient, and for all who read the weight that it changes. That of a slice
-  // waits for what moves the slice.
+  // An early update waits for its gradient's offload, and for every prefetch that reads the weight that it
+  // changes. The update of a slice waits for the transfers that move this slice.
   void add_early_waits() {
     std::vector<std::vector<InstructionId>> transfers(layout_.buckets.size());
     for (InstructionId id = 0; id < plan_.instructions.size(); ++id) {
@@ -166,11 +167,12 @@ class Assembler {
     }
   }
 
-  // A gradient in the ring waits for the updates by those that had its bytes before, and so does each slice
-  // of one that leaves by slices.
+  // The first offload of a gradient in the ring waits for the updates by the previous owners of its bytes. If
+  // the gradient leaves by slices, a later slice waits for the update by the slice that had its bytes.
   void add_ring_waits() {
     if (ring_.turns.empty()) return;
-    // By parameter bucket, and by gradient bucket, in the order of the plan: of one that is cut, by slice.
+    // Updates by parameter bucket and offloads by gradient bucket, both in the plan's order. A parameter in
+    // slices has an update for each slice, and its gradient an offload for each if it leaves by slices.
     std::vector<std::vector<InstructionId>> updates(layout_.buckets.size()), offloads(layout_.buckets.size());
     for (InstructionId id = 0; id < plan_.gate; ++id) {
       const Instruction& instruction = plan_.instructions[id];
@@ -187,9 +189,9 @@ class Assembler {
     }
   }
 
-  // Whoever first touches bytes waits for the last uses of every lifetime that had them just before, in this
-  // step or, at its beginning, at the end of the one before. Who had them earlier has been waited for by
-  // those.
+  // The first instruction of a lifetime waits for the last uses of each previous owner of its bytes. At the
+  // step's begin the previous owners are lifetimes of the step before. Earlier owners need no wait of their
+  // own, since the previous owners have waited for them.
   void add_reuse_waits() {
     std::vector<LifetimeId> order;
     for (LifetimeId id = 0; id < draft_.lifetimes.size(); ++id)
@@ -208,12 +210,12 @@ class Assembler {
       seen[id] = 1;
     }
   }
-  // As if bytes had no addresses: those are taken that were left first.
+  // Adds waits as if bytes had no addresses: a lifetime takes the bytes that became free first.
   void add_amount_waits() {
     const std::vector<LifetimeId> firsts = by_position(&DraftLifetime::first);
     const std::vector<LifetimeId> lasts = by_position(&DraftLifetime::last);
     std::size_t left = 0, taken_from = 0;
-    Bytes rest = most_live(firsts, lasts);  // of what `taken_from` left; at first of nobody's
+    Bytes rest = most_live(firsts, lasts);  // bytes that `owner` left; at first those that nobody has had
     LifetimeId owner = no_id;
     for (LifetimeId id : firsts) {
       while (left < lasts.size() && draft_.lifetimes[lasts[left]].last <= draft_.lifetimes[id].first) ++left;
@@ -256,10 +258,11 @@ class Assembler {
     return plan_.lifetimes[id].offset + layout_.buckets[plan_.lifetimes[id].bucket].bytes;
   }
 
-  // Host memory: a prefetch waits for the update of the step before, an offload for the update that
-  // still reads what it overwrites. Of a bucket in slices, for those of the slices that it moves.
+  // A prefetch waits for the host update of its value in the step before. An offload waits for the host
+  // update of the step before that reads the bytes which the offload overwrites. A transfer of slices waits
+  // for the updates of these slices alone.
   void add_host_waits() {
-    std::vector<std::vector<InstructionId>> last_steps(layout_.buckets.size());  // by slice
+    std::vector<std::vector<InstructionId>> last_steps(layout_.buckets.size());  // by bucket, slice
     for (InstructionId id = 0; id < plan_.instructions.size(); ++id) {
       const Instruction& instruction = plan_.instructions[id];
       if (!runs_on_host(instruction)) continue;
@@ -290,9 +293,9 @@ class Assembler {
   Plan& plan_;
   const GradientRing& ring_;
   const std::vector<Slot> slots_;    // by instruction
-  OnLanes last_backward_ = nowhere;  // each device lane's last before the gate
+  OnLanes last_backward_ = nowhere;  // each device lane's last instruction before the gate
   std::vector<WantedWait> wanted_;
-  // By lifetime. Of several prefetches, or offloads, the first and the last.
+  // By lifetime. If a lifetime has several prefetches or offloads: the first and the last.
   std::vector<InstructionId> prefetch_of_, last_prefetch_of_, first_offload_of_, offload_of_;
   std::vector<OnLanes> first_use_, last_before_update_, last_use_;
 };

@@ -12,16 +12,17 @@
 
 namespace stowage {
 
-// What an instruction that first touches bytes waits for.
+// Waits for arena bytes, of the first instruction of a lifetime.
 enum class ByteWaits : std::uint8_t {
-  none,        // nothing: if lanes do not slow each other, the step takes no longer than with waits
-  by_amount,   // the last uses of lifetimes that leave enough bytes, the earliest first; no fragmentation
-  by_address,  // the last uses of the lifetimes that had these bytes before
+  none,        // no such waits: if lanes do not slow each other, the step takes no longer than with them
+  by_amount,   // waits for the last uses of lifetimes that ended first and free enough bytes together
+  by_address,  // waits for the last uses of the previous owners of the lifetime's bytes
 };
 
-// `ring`: of the draft. Fills instructions, gate, and each lifetime's `end`. `plan.lifetimes` holds the
-// draft's lifetimes in the same order, with offsets if waits go by address. The two other kinds are for
-// estimates of time, and leave Instruction::uses empty.
+// Sets the plan's instructions, gate, undo_bytes and optimizer_in_backward, and each lifetime's `end`.
+// Requires the draft's `ring`, and in `plan.lifetimes` the draft's lifetimes in the same order, with offsets
+// for ByteWaits::by_address. ByteWaits::none and by_amount serve estimates of time and leave
+// Instruction::uses empty.
 void make_instructions(const Graph& graph, const BucketLayout& layout, const Draft& draft,
                        const GradientRing& ring, ByteWaits byte_waits, Plan& plan);
 

@@ -11,7 +11,7 @@ namespace {
 struct Touch {
   Position position = 0;
   bool writes = false;
-  bool begins = false;  // it writes, and reads nothing of what the bucket held
+  bool begins = false;  // writes, and reads nothing that the bucket held
 };
 
 class LifetimeBuilder {
@@ -60,7 +60,7 @@ class LifetimeBuilder {
   bool is_updated_on_host(BucketId parameters, std::uint32_t slice) const {
     return !is_resident(parameters) || slice >= first_host_slice(parameters);
   }
-  // Of a resident.
+  // Returns the first slice that the host updates, no_id if there is none. Requires a resident.
   std::uint32_t first_host_slice(BucketId parameters) const {
     if (choices_.loads[parameters] == LoadChoice::resident) return no_id;
     const auto found = choices_.device_slices.find(parameters);
@@ -84,12 +84,13 @@ class LifetimeBuilder {
     for (TensorId group : replay.rebuilt) rebuilt_[layout_.bucket_of[group]] = 1;
   }
 
-  // Values that cross units and are to be rebuilt: those whose own inputs are there.
+  // Marks the buckets that are remade. Their values cross units, are to be rebuilt, and have inputs that
+  // backward has: inputs that are not dropped, or that are remade themselves.
   void find_remade() {
     remade_.assign(layout_.buckets.size(), 0);
     last_turn_.assign(graph_.tensors.size(), -1);
     bool any = false;
-    std::uint32_t last_unit = no_id;  // in which forward turns into backward
+    std::uint32_t last_unit = no_id;  // the one in which forward turns into backward
     for (const Op& op : graph_.ops)
       if (op.phase == Phase::forward) last_unit = op.unit;
     for (OpId id = 0; id < graph_.ops.size(); ++id)  // inputs come before what is made of them
@@ -114,7 +115,7 @@ class LifetimeBuilder {
     for (OpId id = 0; id < graph_.ops.size(); ++id)
       if (graph_.op(id).phase == Phase::backward) backward_of_[graph_.op(id).unit].push_back(id);
   }
-  // Makes anew what the op reads and is not there from this unit's or the last one's backward.
+  // Replays remakers of the op's inputs, unless these are still there from this or the last unit's backward.
   void remake_reads(OpId op) {
     for (TensorId read : graph_.op(op).reads) {
       const TensorId group = analysis_.group[read];
@@ -140,7 +141,7 @@ class LifetimeBuilder {
     return op_at(p).phase == Phase::forward && !draft_.sequence[static_cast<std::size_t>(p)].recompute;
   }
 
-  // Bucket behind bucket.
+  // Sorts the step's touches by bucket, and those of one bucket by position.
   void collect_touches() {
     first_touch_.assign(layout_.buckets.size() + 1, 0);
     for (const SequenceStep& step : draft_.sequence)
@@ -206,8 +207,8 @@ class LifetimeBuilder {
     at(lifetime).first_moved = first_host_slice(id);
   }
 
-  // Where its parameters do not stay from one unit to the next that uses them (of the next micro-batch, or of
-  // tied parameters), neither does the sum over them.
+  // Adds a bucket that lands on the host. If its parameters leave between two units that use them (in two
+  // micro-batches, or as tied parameters), so does the sum of their gradients.
   void add_landing(BucketId id) {
     const BucketId parameters = layout_.parameters_of[id];
     const bool stays = parameters != no_id && is_resident(parameters);
@@ -227,7 +228,7 @@ class LifetimeBuilder {
     at(lifetime).offloaded = lands;
     if (stays && lands) at(lifetime).first_moved = first_host_slice(parameters);
   }
-  // Whether the sum so far of the gradients of parameters that are loaded so is away from `a` to `b`.
+  // True if the sum of gradients whose parameters are loaded by `choice` is on the host from `a` to `b`.
   bool waits_on_host(LoadChoice choice, Position a, Position b) const {
     const std::uint32_t from = op_at(a).unit, to = op_at(b).unit;
     if (from == to || choice >= LoadChoice::held) return false;
@@ -235,7 +236,7 @@ class LifetimeBuilder {
            graph_.half_block_of(from) != graph_.half_block_of(to);
   }
 
-  // By position: how many ops before it read a parameter bucket that is loaded for each op.
+  // Counts, by position, the ops before it that read a parameter bucket which is loaded for each op.
   void count_loading_ops() {
     std::vector<std::uint8_t> loads(draft_.sequence.size(), 0);
     for (BucketId id : layout_.parameters)
@@ -248,7 +249,8 @@ class LifetimeBuilder {
     return loading_ops_[static_cast<std::size_t>(b)] > loading_ops_[static_cast<std::size_t>(a) + 1];
   }
 
-  // For each_unit: half-blocks where all micro-batches go through each.
+  // True if one load serves the uses at `a` and `b`. An each_unit load serves a phase of one unit, or in
+  // layer-major order of a half-block for all micro-batches (of the last half-block, both phases).
   bool same_load(LoadChoice choice, Position a, Position b) const {
     if (choice == LoadChoice::held || b == a + 1) return true;
     if (choice == LoadChoice::each_op && !loading_ops_.empty()) return !loads_between(a, b);
@@ -262,7 +264,7 @@ class LifetimeBuilder {
     };
     return key(a) == key(b);
   }
-  // Of the last half-block, in which forward and backward take turns.
+  // True if the unit is in the last half-block, in which forward and backward take turns.
   bool turns(std::uint32_t unit) const {
     return graph_.half_block_of(unit) + 1 == graph_.unit_names.size() / graph_.micro_batches;
   }
@@ -286,13 +288,12 @@ class LifetimeBuilder {
     return touch.writes && draft_.sequence[static_cast<std::size_t>(touch.position)].recompute;
   }
 
-  // A replay rebuilds values that its unit alone uses from there on; of a value that crosses units or stays
-  // it makes a copy that nobody reads. Of partial sums that share a bucket, each one has lifetimes of its
-  // own.
+  // A replay rebuilds values that only its unit uses from there on. If a value crosses units or stays, the
+  // replay writes a copy that nobody reads. Partial sums in one bucket have lifetimes of their own.
   void add_activation(BucketId id) {
     LifetimeId lifetime = no_id;
     bool rebuilt = false;
-    bool host_has_it = false;  // the same bytes as the open lifetime
+    bool host_has_it = false;  // the host has the bytes of the open lifetime
     for (const Touch& touch : touches_of(id)) {
       const bool replayed = rewritten_by_replay(touch);
       if (replayed && !rebuilt_[id] && !remade_[id]) {
@@ -314,7 +315,8 @@ class LifetimeBuilder {
     }
     if (layout_.roles[id] == BucketRole::loss) draft_.lifetimes[first_of(id)].offloaded = true;
   }
-  // Whether the value is on the host between two uses of it. One that is to be rebuilt, but cannot, spills.
+  // True if the value is on the host between its uses at `last` and `next`. A value that is to be rebuilt,
+  // but crosses units and is not remade, spills.
   bool leaves(BucketId id, Position last, Position next, bool host_has_it) const {
     using enum ActivationChoice;
     const ActivationChoice choice = choices_.activations[id];
@@ -339,17 +341,16 @@ class LifetimeBuilder {
   const BucketLayout& layout_;
   const Choices& choices_;
   Draft draft_;
-  std::vector<Touch> touches_;            // in order within each bucket
+  std::vector<Touch> touches_;            // sorted by bucket, then by position
   std::vector<std::size_t> first_touch_;  // by bucket, and the end
   std::vector<std::pair<Position, LifetimeId>> uses_;
   std::vector<std::uint32_t> stages_;  // by position
   std::vector<std::uint32_t> loading_ops_;
-  std::vector<std::uint8_t> rebuilt_;  // by bucket: its unit's replay makes it anew
-  std::vector<std::uint8_t>
-      remade_;  // by bucket: crosses units, and is made anew for each unit that reads it
-  std::vector<std::vector<OpId>> backward_of_;  // by unit, where anything is remade
+  std::vector<std::uint8_t> rebuilt_;           // by bucket: its unit's replay rebuilds it
+  std::vector<std::uint8_t> remade_;            // by bucket: made anew for each unit that reads it
+  std::vector<std::vector<OpId>> backward_of_;  // by unit; empty if nothing is remade
   int turn_ = -1;                               // units whose backward has begun, less one
-  std::vector<int> last_turn_;                  // by group that is remade: the last in which it was there
+  std::vector<int> last_turn_;  // by group: the last turn in which it was there, -1 before it is remade
 };
 
 }  // namespace
@@ -372,8 +373,7 @@ std::vector<ByteRange> transfers_of(const DraftLifetime& lifetime, const BucketL
 
 std::vector<std::uint32_t> Draft::stages(const Graph& graph) const {
   std::vector<std::uint32_t> stages(sequence.size(), 0);
-  // Whether a stage begins at a position: one launch is of another unit or phase than the launch before.
-  // Replays are of the stage of the launch behind them.
+  // A stage begins where a launch's unit or phase changes. Replays belong to the launch behind them.
   const Op* before = nullptr;
   std::size_t replays = 0;
   std::uint32_t stage = 0;

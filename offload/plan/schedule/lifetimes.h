@@ -26,32 +26,32 @@ struct DraftLifetime {
   bool prefetched = false;          // filled by a transfer rather than by its first use
   bool offloaded = false;           // copied to the host after its last use
   bool resident = false;
-  bool whole_step = false;  // there from the first position to the last, though not across steps
+  bool whole_step = false;  // has its bytes from the first position to the last, but not across steps
   bool copy = false;        // written by a replay and read by nobody
-  // If the parameter or gradient is cut: the first slice that transfers move. They move all slices behind it,
-  // too.
+  // If the parameter or gradient is cut: the first slice that transfers move. Transfers move all slices
+  // behind it, too.
   std::uint32_t first_moved = 0;
   // The schedule pass sets these.
   Position first = 0;  // `first` and `last` include the time of transfers
   Position last = 0;
   Position load = 0;   // where its prefetch may start: `first`, except for a resident, which is always there
-  Position order = 0;  // of prefetches that start at one position: lower first, then by first use
+  Position order = 0;  // prefetches that start at one position go by this, then by first use
 };
 
-// Whether the lifetime ends with its offload. A gradient of which some slices are updated on the device stays
-// for these updates.
+// True if the lifetime ends with its offload, if it has one. A gradient with slices that are updated on the
+// device stays for these updates.
 inline bool leaves(const DraftLifetime& lifetime) { return lifetime.last_use == lifetime.last_before_update; }
 
-// The bytes that each transfer of the lifetime moves, in the order in which the link moves them: a range for
-// each slice of a parameter that is cut, which comes as soon as the host has updated it; else one range.
-// (What leaves by slices of the gradient ring counts as one here: gradient_ring.h.)
+// Returns the bytes that each transfer of the lifetime moves, in the order in which the link moves them. A
+// parameter that is cut has a range for each slice, because a slice comes as soon as the host has updated it.
+// Every other lifetime has one range, also that of a gradient that leaves by slices (gradient_ring.h).
 std::vector<ByteRange> transfers_of(const DraftLifetime& lifetime, const BucketLayout& layout);
 
-// By position: the lifetimes that its instruction touches, one for each bucket.
+// The lifetimes that the instruction of each position touches, one for each bucket.
 class Uses {
  public:
   Uses() = default;
-  // `uses` may come in any order; those of one position keep theirs.
+  // `uses` may come in any order. Uses of one position keep their order.
   Uses(std::size_t positions, const std::vector<std::pair<Position, LifetimeId>>& uses);
 
   std::span<const LifetimeId> at(Position position) const {
@@ -61,7 +61,7 @@ class Uses {
   std::vector<LifetimeId>& all() { return ids_; }  // position by position
 
  private:
-  std::vector<std::size_t> begins_;  // of each position, and the end
+  std::vector<std::size_t> begins_;  // by position, and the end
   std::vector<LifetimeId> ids_;
 };
 
@@ -73,7 +73,7 @@ struct Draft {
   Uses uses;
   std::vector<std::uint8_t> speculated;  // as in Choices
   EarlyUpdates early_updates = EarlyUpdates::undoable;
-  // Whether the update op of a parameter in this bucket, on the host, begins before the gate.
+  // True if the host updates this parameter bucket before the gate.
   bool speculates(BucketId parameters) const { return !speculated.empty() && speculated[parameters] != 0; }
 
   // By position: its *stage*, numbered from 0. A stage is a run of instructions of one unit's forward, or of

@@ -53,7 +53,7 @@ Position LiveBytes::last_above(Position first, Position last, Bytes limit) const
   return found < 0 ? first - 1 : found;
 }
 
-// `limit` less what was added above this node. -1: none.
+// `limit` is less by the bytes added above this node. Returns -1 if there is no such position.
 Position LiveBytes::last_above(std::size_t node, Position begin, Position end, Position first, Position last,
                                std::int64_t limit) const {
   const Node& at = nodes_[node];

@@ -13,17 +13,18 @@ namespace stowage {
 class LiveBytes {
  public:
   explicit LiveBytes(Position positions);
-  // With so many bytes live at each position to begin with. Linear time.
+  // Begins with `at[p]` bytes live at position p. Takes linear time.
   explicit LiveBytes(const std::vector<Bytes>& at);
 
   void add(Position first, Position last, Bytes bytes);
-  Bytes most() const;  // at any position
+  Bytes most() const;  // the maximum over positions
   Bytes at(Position position) const;
-  // The last position of [first, last) with more than `limit` bytes live; first - 1 if there is none.
+  // Returns the last position of [first, last) with more than `limit` bytes live; first - 1 if there is none.
   Position last_above(Position first, Position last, Bytes limit) const;
 
  private:
-  // Of a node's positions: what was added to all of them at this node, and the most below and at it.
+  // `added`: bytes that were added to all positions of the node at once. `most`: the maximum over these
+  // positions, counting the bytes added at this node and below it.
   struct Node {
     Bytes added = 0;
     Bytes most = 0;

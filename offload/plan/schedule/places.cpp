@@ -14,17 +14,18 @@
 namespace stowage {
 namespace {
 
-constexpr std::size_t most_searched = 500;           // lifetimes, by the search that proves bounds
-constexpr std::uint64_t most_search_nodes = 50'000;  // of that search
-constexpr Bytes small_part = 1024;  // items below this part of the live bytes are placed between the others
-// Of the beam (src/placement/methods.h), in the order in which they are tried.
+constexpr std::size_t most_searched = 500;  // lifetimes: more are not placed by the branch-and-bound search
+constexpr std::uint64_t most_search_nodes = 50'000;  // of the branch-and-bound search
+constexpr Bytes small_part = 1024;  // the beam places items of at most 1/small_part of the live bytes last
+// Coherences of the beam search (src/placement/methods.h), in the order in which they are tried.
 constexpr double coherences[] = {0.35, 0.8, 0.55};
-// Heights above the live bytes that are tried for the lowest arena, in parts of the live bytes.
+// Heights tried for the lowest arena begin at the live bytes and rise by 1/low_height_unit of them.
 constexpr Bytes low_height_unit = 200;
 constexpr std::size_t wide_beam = 64;
 const Bytes alignment = Plan{}.alignment;
 
-// Residents at the bottom of the arena, large lifetimes above them, small ones in the gaps.
+// Finds offsets for a draft's lifetimes. Residents lie at the bottom of the arena. The beam search places
+// large lifetimes above them, and then small lifetimes in the room between.
 class Arena {
  public:
   Arena(const Problem& problem, const Draft& draft) : problem_(problem), draft_(draft) {
@@ -89,7 +90,8 @@ class Arena {
     for (LifetimeId id : residents_) bottom = (offsets[id] = bottom) + align_up(items_[id].bytes, alignment);
     return offsets;
   }
-  // All offsets, from those of all lifetimes but the residents.
+  // Returns the offsets of all lifetimes. `of_others`: the offsets of all but the residents,
+  // above the residents.
   std::vector<Bytes> with_residents(const std::vector<Bytes>& of_others) const {
     std::vector<Bytes> offsets = resident_offsets();
     for (std::size_t i = 0; i < others_.size(); ++i) offsets[others_[i]] = resident_bytes_ + of_others[i];

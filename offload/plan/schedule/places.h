@@ -12,13 +12,13 @@
 
 namespace stowage {
 
-// Remembers the places that searches have found, for up to a few hundred items: different choices often lead
-// to the same lifetimes. One object serves all drafts and capacities.
+// Remembers the places found for sets of up to a few hundred items, because different choices often lead to
+// the same lifetimes. One object serves all drafts and capacities.
 class KnownPlaces {
  public:
-  // Offsets by place() (placement.h).
+  // Returns the offsets of place() (placement.h).
   const std::vector<Bytes>& low(const std::vector<PlacementItem>& items);
-  // Offsets by a branch-and-bound search; none where it finds none.
+  // Returns offsets found by a branch-and-bound search, nullopt if it finds none.
   const std::optional<std::vector<Bytes>>& within(const std::vector<PlacementItem>& items, Bytes capacity);
 
  private:
@@ -32,16 +32,18 @@ class KnownPlaces {
   std::map<std::vector<PlacementItem>, Places, IsBefore> places_;
 };
 
-// The plan of this draft where its lifetimes find places within `capacity`: residents at the bottom, above
-// them what place() (placement.h) finds, or else a branch-and-bound search; then transfer_places.h moves what
-// transfers wait for. Places decide which instructions
-// wait for each other, so they change the plan's time.
+// Returns the draft's plan, nullopt if no places within `capacity` are found. Residents lie at the
+// bottom. Above them lifetimes have the places that place() (placement.h) finds or, if these do not fit,
+// a branch-and-bound search (if `settings` has it). Then places_for_transfers() (transfer_places.h)
+// moves the lifetimes of transfers. Places decide which instructions wait for each other, so they change
+// the plan's time.
 std::optional<Plan> placed_within(const Problem& problem, const Draft& draft, Bytes capacity,
                                   const PlannerSettings& settings, KnownPlaces& known);
 std::optional<Plan> placed_within(const Problem& problem, const Draft& draft, Bytes capacity,
                                   const PlannerSettings& settings);
 
-// The plan of this draft with the lowest arena found, whatever its time. Depends on no rate.
+// Returns the draft's plan with the lowest arena found, whatever its time. The places depend on no rate of
+// the machine.
 Plan placed_low(const Problem& problem, const Draft& draft);
 
 }  // namespace stowage

@@ -12,7 +12,8 @@
 namespace stowage {
 namespace {
 
-// From first use to last.
+// Returns the positions from the lifetime's first use to its last; the whole step for
+// residents and whole_step.
 std::pair<Position, Position> in_use(const Draft& draft, const DraftLifetime& lifetime) {
   if (lifetime.resident || lifetime.whole_step) return {0, static_cast<Position>(draft.sequence.size())};
   return {lifetime.first_use, lifetime.last_use + 1};
@@ -25,10 +26,10 @@ void set_uses(Draft& draft) {
   }
 }
 
-// By position, with each lifetime live in the interval that `of` gives.
+// Returns live bytes by position. `of` returns the interval in which a lifetime is live.
 template <class Interval>
 std::vector<Bytes> live_bytes(const Draft& draft, const BucketLayout& layout, Interval&& of) {
-  std::vector<Bytes> live(draft.sequence.size() + 1, 0);  // changes, which wrap around
+  std::vector<Bytes> live(draft.sequence.size() + 1, 0);  // first differences, which wrap around
   for (const DraftLifetime& lifetime : draft.lifetimes) {
     const auto [first, last] = of(lifetime);
     live[static_cast<std::size_t>(first)] += layout.buckets[lifetime.bucket].bytes;
@@ -52,7 +53,8 @@ std::vector<LifetimeId> ordered(const Draft& draft, Predicate&& wanted, Key&& ke
   return ids;
 }
 
-// What is left of the lifetimes when each becomes part of its `target`.
+// Removes the lifetimes that have become part of another lifetime. `target`: by lifetime, the lifetime that
+// it has become part of, or itself.
 void remap(Draft& draft, const std::vector<LifetimeId>& target) {
   std::vector<LifetimeId> place(target.size(), no_id);
   std::vector<DraftLifetime> kept;
@@ -65,7 +67,8 @@ void remap(Draft& draft, const std::vector<LifetimeId>& target) {
   for (LifetimeId& id : draft.uses.all()) id = place[target[id]];
 }
 
-// True if some pair was joined: the links' queues are then shorter, and everything is set anew.
+// Joins lifetimes that touch. Returns true if it joined a pair: the links' queues are then shorter, so the
+// caller makes the schedule anew.
 bool join_touching(Draft& draft) {
   std::vector<LifetimeId> order = ordered(
       draft, [](const DraftLifetime& l) { return !l.copy; },
@@ -91,7 +94,7 @@ bool join_touching(Draft& draft) {
   return joined;
 }
 
-// One walk through the step.
+// One walk through the step, which schedules all transfers.
 class Walk {
  public:
   Walk(Draft& draft, const Durations& durations, const BucketLayout& layout, const Reach& reach)
@@ -101,7 +104,7 @@ class Walk {
         cap_(reach.cap),
         distance_(reach.distance),
         live_(live_bytes(draft, layout, scheduled)) {
-    // Of those for one op, what the host has first.
+    // Among the prefetches for one op, the one whose value the host has first goes first.
     prefetches_ = ordered(
         draft, [](const DraftLifetime& l) { return l.prefetched && !l.whole_step; },
         [&](const DraftLifetime& l) { return std::pair(l.first_use, durations.ready[l.bucket]); });
@@ -137,7 +140,7 @@ class Walk {
   };
   DraftLifetime& at(LifetimeId id) { return draft_.lifetimes[id]; }
   Bytes bytes_of(LifetimeId id) const { return layout_.buckets[draft_.lifetimes[id].bucket].bytes; }
-  // What ends with the offload, and where.
+  // Returns the bytes that become free when the lifetime's offload ends.
   Bytes leaving_bytes_of(LifetimeId id) const { return leaves(draft_.lifetimes[id]) ? bytes_of(id) : 0; }
   using Queue = std::deque<Leaving>;
   static constexpr std::size_t offload_queue = 0, peer_queue = 1;
@@ -157,8 +160,9 @@ class Walk {
   }
   double seconds_of(Position p) const { return durations_.sequence[static_cast<std::size_t>(p)]; }
 
-  // Without any stall: the last position at which each prefetch may start for all to be in time, and one
-  // transfer's time earlier; the same of the ops of the peer lane.
+  // Sets latest_ and latest_of_op_, for a step without stalls. Takes the latest start with which a prefetch
+  // and all prefetches behind it are in time, and goes one transfer's time further back. Does the same for
+  // the ops of the peer lane, with the time of the op.
   void find_latest_claims() {
     std::vector<double> starts{0};
     for (Position p = 0; p < static_cast<Position>(draft_.sequence.size()); ++p)
@@ -179,8 +183,8 @@ class Walk {
       latest_[i] = position_at(next, lifetime.first_use);
     }
   }
-  // By position: the latest start for what uses its results to be in time, where the compute lane's ops have
-  // these starts. Of the peer lane's ops each ends before the next one starts.
+  // Returns by position the latest start with which everything that uses the op's results is in time.
+  // `starts`: when the compute lane's ops start. On the peer lane each op ends before the next one starts.
   std::vector<double> latest_starts(const std::vector<double>& starts) const {
     std::vector<double> due(starts);
     std::vector<double> needed(draft_.lifetimes.size(), starts.back());  // by lifetime
@@ -214,8 +218,8 @@ class Walk {
     left = std::max(left, at(id).last_use + 1);
   }
 
-  // An op of the peer lane starts as soon as the lane, its operands, and bytes for its results allow. Where
-  // it ends behind its position, so do the lifetimes that end with it.
+  // An op of the peer lane starts as soon as the lane, its operands, and bytes for its results allow. If the
+  // op ends behind its position, the lifetimes that end with it do, too.
   void exchange(Position p) {
     const std::span<const LifetimeId> uses = draft_.uses.at(p);
     double start = peer_free_;
@@ -231,7 +235,8 @@ class Walk {
         leave(peer_queue, use, peer_free_ + seconds_of(p));
     }
   }
-  // The position from which the lifetimes are there that begin with the op at `p`; it can start at `ready`.
+  // Begins the lifetimes of the results of the op at `p`, and returns the position at which they begin.
+  // `ready`: the time at which the op's lane and its operands are ready.
   Position claim_results(Position p, double ready) {
     std::vector<LifetimeId> begun;
     Bytes bytes = 0;
@@ -250,8 +255,9 @@ class Walk {
     return claim;
   }
 
-  // What leaves with an offload, or with an op of the peer lane, and has ended gives its bytes to position
-  // `p`; so does more of it, after a stall, while there is no room for what the op itself needs.
+  // Frees bytes for position `p`: those of lifetimes whose offload, or last op on the peer lane, has ended.
+  // While the op at `p` still has no room, or more than `distance_` offloads are under way, it stalls until
+  // the next one ends.
   void free_left(Position p) {
     const Bytes needed = live_.at(p);
     const Bytes room = needed < cap_ ? cap_ - needed : 0;
@@ -292,7 +298,7 @@ class Walk {
     if (!is_peer(p)) now_ = std::max(now_, link_free_);
     ++next_prefetch_;
   }
-  // The last position that has started by then; the one to come, if that is later.
+  // Returns the last position that has started by `time`; the next position if `time` is not before now.
   Position started_at(double time) const {
     if (time >= now_) return static_cast<Position>(starts_.size());
     return std::max<Position>(0,
@@ -319,16 +325,16 @@ class Walk {
   std::vector<LifetimeId> prefetches_, offloads_;
   std::size_t next_prefetch_ = 0, next_offload_ = 0;
   std::vector<Position> latest_;  // by prefetch
-  std::vector<double> starts_;    // of the positions so far
+  std::vector<double> starts_;    // by position, so far
   double now_ = 0, link_free_ = 0, offload_free_ = 0;
-  Position claimed_ = 0;  // of the last prefetch: the link works in order of need
+  Position claimed_ = 0;  // by the last prefetch; the link works in order of need
   std::array<Queue, 2> leaving_;
   Bytes leaving_bytes_ = 0;
-  // Of the peer lane.
-  std::vector<double> ready_;  // by lifetime: when what has used it so far ends
+  // The four members below serve the peer lane.
+  std::vector<double> ready_;  // by lifetime: when its prefetch, or its last use so far, ends
   double peer_free_ = 0;
   std::vector<Position> latest_of_op_;  // by position
-  std::vector<Position> bucket_left_;   // by bucket: where its last lifetime so far ends
+  std::vector<Position> bucket_left_;   // by bucket: the end of its uses so far
 };
 
 }  // namespace

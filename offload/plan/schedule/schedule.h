@@ -5,8 +5,8 @@
 // link is free, the host has its value and there are bytes for it. But it starts no earlier than one
 // transfer's time before the latest start that is in time for it and for the prefetches behind it; the time
 // to spare absorbs jitter. Offloads start at last use, and their bytes are free one transfer's time after
-// their end. Where that leaves an op no room under the `cap`, the op waits for them. No position gets more
-// live bytes than the cap, beyond what the ops themselves need there.
+// their end. If an op has no room under the `cap`, it waits for offloads to end. No position has more live
+// bytes than the cap, unless the ops themselves need more there.
 #pragma once
 
 #include "offload/plan/schedule/lifetimes.h"
@@ -18,9 +18,9 @@ struct Durations {
   std::vector<double> sequence;  // by position
   std::vector<double> h2d;       // by bucket
   std::vector<double> d2h;       // by bucket
-  // By bucket: when the host has its value, from the step's begin. For parameters that the host updates, the
-  // end of that update; if the parameter is cut, the time from which its slices can come without waiting for
-  // one another's updates. For all else that comes in, 0.
+  // By bucket: when the host has its value, from the step's begin. Parameters that the host updates are ready
+  // at the end of the update. A parameter that is cut is ready when its slices can come one behind the other
+  // without waiting for updates. Every other bucket that comes in is ready at 0.
   std::vector<double> ready;
 };
 Durations make_durations(const Graph& graph, const Draft& draft, const BucketLayout& layout,
@@ -33,14 +33,14 @@ struct Reach {
   std::uint32_t distance = 0xffffffffU;
 };
 
-// The most live bytes of a schedule.
+// Returns the most live bytes of a scheduled draft.
 Bytes scheduled_peak_bytes(const Draft& draft, const BucketLayout& layout);
-// The most live bytes with each lifetime from its first use to its last: no schedule has fewer, whatever its
-// cap.
+// Returns the most live bytes if each lifetime lasts from its first use to its last. No schedule has fewer,
+// whatever its cap.
 Bytes serial_peak_bytes(const Draft& draft, const BucketLayout& layout);
 
-// Both set `first`, `last`, `load` and `order` of every lifetime. Lifetimes of a bucket that would touch are
-// joined, and the transfers between them dropped.
+// Both functions set `first`, `last`, `load` and `order` of every lifetime. They join lifetimes of a bucket
+// that would touch, and drop the transfers between them.
 Draft schedule_serially(Draft draft);
 Draft schedule_within(Draft draft, const Durations& durations, const BucketLayout& layout,
                       const Reach& reach);

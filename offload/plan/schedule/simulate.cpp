@@ -8,7 +8,7 @@
 namespace stowage {
 namespace {
 
-// How long each instruction takes.
+// The WorkTime of each instruction of a plan.
 class Works {
  public:
   Works(const Graph& graph, const Plan& plan, const Machine& machine, Clipping clipping)
@@ -37,7 +37,7 @@ class Works {
         return on_device(graph_.op(instruction.op), instruction.lane);
     }
   }
-  // What the peer lane computes on the device slows no copy, so it counts as latency.
+  // Computation of the peer lane on the device slows no copy, so it counts as latency.
   WorkTime on_device(const Op& op, LaneRole lane) const {
     const double seconds = op_seconds(op, machine_);
     return {lane == LaneRole::peer ? seconds - peer_seconds(op, machine_) : 0, seconds};
@@ -60,7 +60,7 @@ class Works {
   std::vector<InstructionId> speculations_;  // by op
 };
 
-// Where no lane slows another, instructions can be timed in the plan's own order.
+// Times the instructions in the plan's own order, as if no lane slowed another.
 Timeline simulate_apart(const Plan& plan, const std::vector<WorkTime>& work) {
   std::size_t count = plan.instructions.size();
   std::vector<Interval> now(count);

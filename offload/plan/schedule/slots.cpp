@@ -62,14 +62,15 @@ class SlotMaker {
       slots_.push_back(slot);
     }
   }
-  // Of a gradient that leaves by slices: how many have bytes of the gradient ring at a time; else 0.
+  // Returns how many slices of the gradient have bytes in the gradient ring at a time; 0 if it leaves
+  // as a whole.
   std::size_t slices_in_ring(BucketId bucket) const {
     const auto turn = ring_.turns.find(bucket);
     return turn == ring_.turns.end() ? 0 : turn->second.slices;
   }
-  // Its slices and their updates follow each other: all slices that have bytes of the ring, an update, the
-  // slice that takes these bytes, an update, and so on. Both are behind what else leaves here, and its
-  // updates.
+  // Adds the offloads of a gradient that leaves by slices. First come as many slices as the ring has bytes
+  // for. Then updates and slices alternate: each update is followed by the slice that takes its gradient's
+  // bytes. All of these stand behind the other offloads of the position and their updates.
   void add_slices(LifetimeId id, Slot slot) {
     const BucketId bucket = draft_.lifetimes[id].bucket;
     const std::size_t at_a_time = slices_in_ring(bucket);
@@ -88,8 +89,8 @@ class SlotMaker {
   static std::pair<Position, Position> behind_update(BucketId bucket, std::size_t slice) {
     return {turn_of(bucket), 2 * static_cast<Position>(slice) + 2};
   }
-  // The gate behind backward, then the host's updates, bucket by bucket in the order of their first use; and
-  // those that begin before the gate, bucket by bucket in the order in which they may.
+  // Adds the gate behind backward, and behind the gate the host's updates, bucket by bucket in the order of
+  // first use. Adds the early updates before the gate, in the order in which they can begin.
   void add_host() {
     last_transfer_ = last_transfers(draft_, layout_);
     const std::vector<BucketId>& order = layout_.parameters;
@@ -112,7 +113,8 @@ class SlotMaker {
                         .op = op});
     }
   }
-  // Behind the offload of its gradient, and the last prefetch that reads its parameter.
+  // Adds an early update, behind the offload of its gradient and behind the last prefetch that
+  // reads its parameter.
   void add_early(OpId op) {
     Position position = 0;
     std::pair<Position, Position> order{};
@@ -144,7 +146,7 @@ class SlotMaker {
   const Draft& draft_;
   const GradientRing& ring_;
   std::vector<Slot> slots_;
-  Bytes undo_bytes_ = 0;                 // of the updates so far
+  Bytes undo_bytes_ = 0;                 // of the early updates so far
   std::vector<Position> last_transfer_;  // by bucket
 };
 

@@ -1,4 +1,4 @@
-// Slots: which instructions a plan has, in the order of the plan; without what they wait for.
+// Slots: the instructions of a plan in the plan's order, without their waits.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace stowage {
 
 // An instruction of a plan, without its waits, and its place in the plan's order.
 struct Slot {
-  // At one position: transfers between positions.
+  // The order at one position: its prefetches, its op, and then all that stands behind the op.
   enum class Place : std::uint8_t { prefetch, compute, offload, early, gate, host };
   Position position = 0;
   Place place = Place::compute;
@@ -24,12 +24,13 @@ struct Slot {
   ByteRange part{};
 };
 
-// By instruction. Undo records of speculated updates stand behind each other, from 0 on. `ring`: of the
-// draft.
+// Returns the slots in the plan's order. The undo records of speculated updates stand one behind the other,
+// from byte 0 on. `ring`: the draft's.
 std::vector<Slot> make_slots(const Graph& graph, const BucketLayout& layout, const Draft& draft,
                              const GradientRing& ring);
 
-// The bucket of the parameter that the update op writes; of one that writes none, of the first that it does.
+// Returns the bucket of the parameter that the update op writes. If it writes none, returns the bucket of the
+// first tensor that it writes.
 BucketId parameters_of(const Graph& graph, const BucketLayout& layout, OpId update);
 
 }  // namespace stowage

@@ -83,8 +83,8 @@ class TransferPlaces {
     return static_cast<Position>(std::min(later, begins_.end() - 1) - begins_.begin());
   }
 
-  // Puts the lifetime where it is or else as low as possible, if nothing else is there during `block`. False
-  // where there is no such place.
+  // Puts the lifetime at an offset where nothing else is during `block`: its present offset if possible, else
+  // the lowest one. Returns false if there is no such offset.
   bool move(LifetimeId id, const Block& block) {
     taken_.clear();
     const std::size_t first = windows_.at(block.first), last = windows_.at(block.last - 1);
@@ -113,12 +113,12 @@ class TransferPlaces {
   const Problem& problem_;
   const Draft& draft_;
   std::vector<Bytes> offsets_;
-  Bytes capacity_ = 0, bottom_ = 0;  // above residents
+  Bytes capacity_ = 0, bottom_ = 0;  // bottom_: the residents' end
   std::vector<Block> blocks_;        // by lifetime
   placement::Windows windows_;
   std::vector<std::vector<LifetimeId>> in_window_;
-  std::vector<double> begins_;                  // by position, seconds: of the compute lane if it never waits
-  std::vector<std::pair<Bytes, Bytes>> taken_;  // begin and end, in the latest move()
+  std::vector<double> begins_;                  // by position, in seconds, if no op waits
+  std::vector<std::pair<Bytes, Bytes>> taken_;  // bytes [begin, end) of other lifetimes; used by move()
 };
 
 }  // namespace

@@ -10,14 +10,15 @@
 namespace stowage {
 namespace {
 
-// By lane: how many of its instructions are known to have ended.
+// Counts, by lane, the instructions that are known to have ended.
 using Clock = std::array<std::uint32_t, lane_roles>;
 
 void join(Clock& clock, const Clock& other) {
   for (std::size_t lane = 0; lane < lane_roles; ++lane) clock[lane] = std::max(clock[lane], other[lane]);
 }
 
-// By waiter, what it waits for of the same step or of the one before: each once, the latest first.
+// The wanted waits of each waiter, of the same step or of the step before: each instruction once,
+// the latest first.
 class WaitedFor {
  public:
   WaitedFor(std::size_t instructions, const std::vector<WantedWait>& wanted, std::uint32_t steps_back)
@@ -70,7 +71,7 @@ class Reducer {
  private:
   std::size_t lane(InstructionId id) const { return static_cast<std::size_t>(plan_.instructions[id].lane); }
 
-  // What ended before instruction `id` starts, then (after its own end) including itself.
+  // Here `clock` counts the instructions that have ended before `id` starts; at the end, `id` itself as well.
   void reduce_this_step() {
     std::array<InstructionId, lane_roles> previous;
     previous.fill(no_id);
@@ -90,7 +91,8 @@ class Reducer {
     }
   }
 
-  // What of the step before has ended: all that its gate comes after, and its own lane.
+  // Here `clock` counts the instructions of the step before that have ended when `id` starts. First it has
+  // all that come before the gate of that step, and those of the same lane.
   void reduce_step_before() {
     std::array<InstructionId, lane_roles> previous;
     previous.fill(no_id);
@@ -114,8 +116,8 @@ class Reducer {
   Plan& plan_;
   WaitedFor this_step_, step_before_;
   std::vector<std::uint32_t> number_;  // by instruction: 1-based place in its lane
-  std::vector<Clock> now_;             // by instruction: of the same step, itself included
-  std::vector<Clock> before_;          // by instruction: of the step before
+  std::vector<Clock> now_;             // by instruction: ended of its own step, itself included
+  std::vector<Clock> before_;          // by instruction: ended of the step before
 };
 
 class LaneWaits {

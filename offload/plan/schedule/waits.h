@@ -10,20 +10,20 @@
 
 namespace stowage {
 
-// What an instruction must come after.
+// A wait that `waiter` must keep: it comes after `on`.
 struct WantedWait {
   InstructionId waiter = no_id;
   Wait on;
 };
 
-// `wanted`: everything that instructions must come after, in any order, the same perhaps several times. Sets
-// `waits` of each instruction to a subset that implies all of it and of which no member is implied by the
-// rest.
+// Sets the `waits` of each instruction to a subset of `wanted` that implies all of `wanted`. No wait of the
+// subset is implied by the rest. `wanted` may have any order, and the same wait several times.
 void reduce_waits(Plan& plan, const std::vector<WantedWait>& wanted);
 
-// Adds to `wanted` what the instructions of `plan` wait for on the other lane: who reads bytes of a lifetime
-// waits for the last who wrote some, and who writes for the last who read or wrote; of what stays across
-// steps, for those of the step before, too. The plan has its instructions, in order.
+// Adds to `wanted` the waits between the compute lane and the peer lane. An instruction that reads a lifetime
+// waits for the last instruction of each lane that wrote it. An instruction that writes a lifetime waits for
+// the last ones that read or wrote it. For a resident both also wait for the last ones of the step before.
+// Requires that `plan` has its instructions in order.
 void want_lane_waits(const BucketLayout& layout, const Draft& draft, const Plan& plan,
                      std::vector<WantedWait>& wanted);
 
