@@ -10,7 +10,7 @@ namespace stowage {
 
 // Seconds added for each transfer.
 inline double transfer_price(const Machine& machine, const PlannerSettings& settings) {
-  // Only there do compute and the host slow each other.
+  // Compute and the host slow each other only if the device computes with the host's cores.
   const bool on_cores =
       machine.compute_beside_copy < 1 || machine.compute_beside_host < 1 || machine.host_beside_compute < 1;
   return (on_cores ? settings.transfer_risk_on_cores : settings.transfer_risk) * machine.h2d.latency_seconds;
