@@ -10,7 +10,7 @@ namespace {
 
 bool is_lower(const StepBound& a, const StepBound& b) { return a.seconds < b.seconds; }
 
-// Each op of the peer lane runs at least once, one after another.
+// Returns the bound of the peer lane, which runs each of its ops at least once, one after another.
 StepBound of_peers(const Problem& problem) {
   StepBound bound{0, std::string(to_string(LaneRole::peer))};
   for (OpId op = 0; op < problem.graph->ops.size(); ++op)

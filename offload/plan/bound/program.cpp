@@ -4,7 +4,6 @@
 #include <iterator>
 #include <utility>
 
-#include "offload/plan/bound/decisions.h"
 #include "src/graph/cost.h"
 
 namespace stowage {
@@ -13,16 +12,13 @@ namespace {
 class ProgramBuilder {
  public:
   ProgramBuilder(const Problem& problem, const Budget& budget, BoundLinks links)
-      : costs_(problem, budget, links),
-        moments_(costs_.moments()),
-        problem_(problem),
-        graph_(*problem.graph) {
+      : costs_(problem, budget, links), rows_(costs_.rows()), problem_(problem), graph_(*problem.graph) {
     program_.bytes = std::max(1.0, static_cast<double>(std::min(budget.device, total_bytes())));
     host_unit_ = std::max(1.0, static_cast<double>(std::min(budget.host, total_bytes())));
-    for (const BoundMoments::Moment& moment : moments_.all())
-      program_.shares.room.push_back(budget.device == unlimited ? static_cast<double>(total_bytes())
-                                                                : static_cast<double>(budget.device) -
-                                                                      moments_.bytes_of(moment.operands));
+    for (const BoundRows::Row& row : rows_.all())
+      program_.shares.room.push_back(budget.device == unlimited
+                                         ? static_cast<double>(total_bytes())
+                                         : static_cast<double>(budget.device) - rows_.bytes_of(row.operands));
     if (costs_.has_host_row()) program_.shares.room.push_back(static_cast<double>(budget.host));
   }
 
@@ -46,27 +42,28 @@ class ProgramBuilder {
   void add_ops() {
     ShareCost& fixed = program_.shares.fixed;
     for (OpId op = 0; op < graph_.ops.size(); ++op) {
-      if (graph_.op(op).phase == Phase::update || moments_.is_peer(op)) continue;
-      const bool in_front = moments_.in_front(op);
+      if (graph_.op(op).phase == Phase::update || rows_.is_peer(op)) continue;
+      const bool in_front = rows_.in_front(op);
       costs_.add_op(op, in_front ? fixed.front : fixed.back);
       costs_.cuts().add_op(op, in_front, op_seconds(graph_.op(op), costs_.machine()), fixed);
     }
     if (problem_.layout.has_peers) add_peer_ops(fixed);
   }
-  // The peer lane comes to its ops when it can, so an op counts in the front where an op of the compute lane
-  // needs its result there, in the back where it needs a result from there, and otherwise in neither.
+  // Adds the ops of the peer lane, which runs them as soon as it can. An op counts in the back if it
+  // needs a result from there, else in the front if an op of the compute lane there needs its result,
+  // else in neither.
   void add_peer_ops(ShareCost& fixed) const {
     std::vector<std::uint8_t> front(graph_.tensors.size(), 0), back(graph_.tensors.size(), 0);  // by tensor
     for (OpId op = 0; op < graph_.ops.size(); ++op) {
       if (graph_.op(op).phase == Phase::update) continue;
       const std::vector<TensorId>& reads = graph_.op(op).reads;
-      if (!moments_.is_peer(op) && moments_.in_front(op))
+      if (!rows_.is_peer(op) && rows_.in_front(op))
         for (TensorId id : reads) front[id] = 1;
-      const bool is_late = moments_.is_peer(op) ? any_of(reads, back) : !moments_.in_front(op);
+      const bool is_late = rows_.is_peer(op) ? any_of(reads, back) : !rows_.in_front(op);
       for (TensorId id : graph_.op(op).writes) back[id] = is_late;
     }
     for (OpId op = 0; op < graph_.ops.size(); ++op) {
-      if (!moments_.is_peer(op)) continue;
+      if (!rows_.is_peer(op)) continue;
       if (any_of(graph_.op(op).writes, back))
         costs_.add_op(op, fixed.back);
       else if (any_of(graph_.op(op).writes, front))
@@ -77,8 +74,8 @@ class ProgramBuilder {
     return std::any_of(ids.begin(), ids.end(), [&](TensorId id) { return marked[id] != 0; });
   }
 
-  // Inputs, which come anew for each step, and what leaves in each: the loss and the parts of the norm. The
-  // clip scale is the host's.
+  // Adds the buckets that have a place on the host in every plan: inputs, which come anew for each step; the
+  // loss and the parts of the norm, which leave in each step; and the clip scale, which the host makes.
   void add_always_on_host() {
     std::vector<std::uint8_t> is_read(problem_.layout.buckets.size(), 0);
     for (const Op& op : graph_.ops)
@@ -108,7 +105,7 @@ class ProgramBuilder {
   double unit_of(std::size_t row) const { return row < costs_.host_row() ? program_.bytes : host_unit_; }
 
   BoundCosts costs_;
-  const BoundMoments& moments_;
+  const BoundRows& rows_;
   const Problem& problem_;
   const Graph& graph_;
   BoundProgram program_;
