@@ -1,6 +1,7 @@
 // Seconds that are added to a plan's or a choice's time for what the prediction leaves out.
 #pragma once
 
+#include "src/graph/cost.h"
 #include "stowage/graph.h"
 #include "stowage/machine.h"
 #include "stowage/plan.h"
@@ -8,7 +9,7 @@
 
 namespace stowage {
 
-// Seconds added for each transfer.
+// Returns the seconds added for each transfer.
 inline double transfer_price(const Machine& machine, const PlannerSettings& settings) {
   // Compute and the host slow each other only if the device computes with the host's cores.
   const bool on_cores =
@@ -17,7 +18,15 @@ inline double transfer_price(const Machine& machine, const PlannerSettings& sett
 }
 
 // Returns the price of all transfers and replays of a plan.
-PlanPrice price_of(const Plan& plan, const Graph& graph, const Machine& machine,
-                   const PlannerSettings& settings);
+inline PlanPrice price_of(const Plan& plan, const Graph& graph, const Machine& machine,
+                          const PlannerSettings& settings) {
+  PlanPrice price;
+  for (const Instruction& instruction : plan.instructions) {
+    if (is_transfer(instruction.kind)) price.transfers += transfer_price(machine, settings);
+    if (instruction.kind == InstructionKind::recompute)
+      price.replays += settings.replay_price * op_seconds(graph.op(instruction.op), machine);
+  }
+  return price;
+}
 
 }  // namespace stowage
