@@ -1,4 +1,4 @@
-#include "offload/plan/validate/accesses.h"
+#include "offload/plan/validate/passes.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,6 @@
 #include <random>
 #include <set>
 
-#include "offload/plan/validate/neighbours.h"
 #include "stowage/planner.h"
 #include "tests/offload/plan/validate/made_plans.h"
 #include "tests/offload/plan/validate/small_plans.h"

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "offload/plan/validate/values.h"
+#include "offload/plan/validate/passes.h"
 #include "stowage/planner.h"
 #include "stowage/undo_record.h"
 #include "tests/offload/plan/validate/made_plans.h"
