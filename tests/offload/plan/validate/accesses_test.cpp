@@ -19,8 +19,8 @@ namespace {
 using testing::joined;
 using testing::MadePlan;
 
-// Whether instruction `from` of an earlier step (or the same) is ordered before `to` of the last of
-// three steps: a walk backwards over lane order, the gate and the waits, apart from the validator's.
+// Returns whether instruction `from` of an earlier step (or the same) is ordered before `to` of the last of
+// three steps. Walks backwards over lane order, the gate and the waits, without the validator's code.
 bool ordered(const Plan& plan, InstructionId from, std::uint32_t steps_back, InstructionId to) {
   using Node = std::pair<int, InstructionId>;  // step, instruction
   std::set<Node> seen;
