@@ -16,12 +16,10 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::string_view format_name = "stowage.plan";
-// Versions:
-// - 5 knows updates before the gate that are made for good, and the gradient ring.
-// - 4 knows speculated updates.
-// - 3 has places by memory, and the kinds gate and commit. Before it, both kinds were "host_step", and
-//   commits on the device were launches; a bucket was "on_host" and "pinned".
-// - 2 has transfers of parts of buckets.
+// Version 5 knows updates before the gate that are made for good, and the gradient ring. Version 4 knows
+// speculated updates. Version 3 has places by memory, and the kinds gate and commit; before it both were
+// "host_step", commits on the device were launches, and a bucket was "on_host" and "pinned". Version 2 has
+// transfers of parts of buckets.
 constexpr std::uint64_t format_version = 5;
 constexpr std::uint64_t oldest_version = 1;
 constexpr double least_seconds = 1e-12, most_seconds = 1e12;  // limits of a step that does something
@@ -244,8 +242,7 @@ Lifetime read_lifetime(const Node& node, std::size_t buckets, std::size_t instru
   return lifetime;
 }
 
-// Returns the part of a bucket that a transfer moves, or of the undo records that a speculated update has. It
-// must not be empty or exceed them.
+// Returns the part of a bucket that a transfer moves, or of the undo records. Refuses an empty part.
 ByteRange read_part(const Node& node, const Instruction& instruction, const Plan& plan) {
   node.expect_pair();
   const bool is_record = instruction.kind == InstructionKind::speculate;
@@ -259,8 +256,7 @@ ByteRange read_part(const Node& node, const Instruction& instruction, const Plan
   return part;
 }
 
-// Returns the kind of an instruction. Versions before 3 say less, so the gate tells the rest: whether the
-// instruction is the gate or stands behind it.
+// Returns the kind. Before version 3 the place of the gate tells the gate and the commits from other kinds.
 InstructionKind read_kind(const Node& node, LaneRole lane, InstructionId id, InstructionId gate,
                           std::uint64_t version) {
   const bool is_old = version < 3;

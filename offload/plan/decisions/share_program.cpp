@@ -29,8 +29,8 @@ class ShareTable::Decomposition {
     }
     // Seconds by option, if memory costs nothing.
     const std::vector<double> seconds = prices(Row(lane_rows, 1));
-    // The penalty for lacking all of a row's room is more than the slowest answer takes. Lacking a part of
-    // the room may still cost less than freeing it, so the penalty rises while memory is lacking.
+    // Lacking all of a row's room costs more than the slowest answer takes. Lacking a part may still cost
+    // less than freeing it, so the penalty rises while memory is lacking.
     penalty_ = 4;
     for (std::size_t d = 0; d < table.count_.size(); ++d)
       if (!is_given(d))
@@ -95,7 +95,7 @@ class ShareTable::Decomposition {
   double scale(std::size_t row) const { return row < lane_rows ? question_.second : question_.byte; }
 
   // Columns of the master by number: the lengths of the two phases, a slack for each row but the last, the
-  // lack of each memory row, and the answers.
+  // lack of each memory row, the answers.
   std::size_t first_slack() const { return phases; }
   std::size_t first_lack() const { return first_slack() + rows_ - 1; }
   std::size_t first_answer() const { return first_lack() + memory_rows_; }
@@ -119,8 +119,7 @@ class ShareTable::Decomposition {
       entries[lane_rows + column - first_lack()] = -1;
   }
 
-  // Returns the cost of each option if a unit of row r costs worth[r]; rows past the end of `worth` cost
-  // nothing. The question's last_row_price is added.
+  // Returns the cost of each option if a unit of row r costs worth[r], 0 past its end. Adds last_row_price.
   std::vector<double> prices(const Row& worth) const {
     const std::vector<double>& price = table_.by_row_.back();
     std::vector<double> sums(price.size());
@@ -161,9 +160,8 @@ class ShareTable::Decomposition {
     return answer;
   }
 
-  // Starts from the answer that takes least time if memory does not count. Each row's slack is basic, except
-  // that the length of a phase is basic in the row of its busiest lane, and the lack of a memory row in a row
-  // whose room the answer exceeds.
+  // Starts from the answer of least time if memory does not count. Slacks are basic, but for the phases'
+  // lengths in the rows of their busiest lanes, and the lacks of memory rows that are exceeded.
   void start(const std::vector<double>& seconds) {
     add(column_of(cheapest(seconds)));
     const Row& first = answers_.front().entries;
@@ -228,8 +226,7 @@ class ShareTable::Decomposition {
     return sum;
   }
 
-  // Lets the known column that makes the master better by most enter the basis. Returns false if
-  // there is none.
+  // Lets the best known column that makes the master better enter the basis. Returns whether one entered.
   bool enter_known() {
     double best = -epsilon;
     std::size_t entering = 0;
@@ -244,9 +241,9 @@ class ShareTable::Decomposition {
     return best < -epsilon && pivot(entering);
   }
 
-  // Returns the row that limits the entering column, or rows_ if none does. Of several rows that limit it
-  // alike, within what rounding may have done to the levels, the row with the largest pivot is taken (Harris,
-  // "Pivot Selection Methods of the Devex LP Code", 1973).
+  // Returns the row that limits the entering column, rows_ if none does. Of rows that limit it alike, within
+  // what rounding may have done to the levels, it is the one with the largest pivot (Harris, "Pivot Selection
+  // Methods of the Devex LP Code", 1973).
   std::size_t leaving_row(const Row& change) const {
     double least = std::numeric_limits<double>::infinity();
     for (std::size_t i = 0; i < rows_; ++i)
@@ -282,8 +279,8 @@ class ShareTable::Decomposition {
     return true;
   }
 
-  // Returns the price of a second on each lane and of a byte in each memory row, as Lagrange multipliers:
-  // none is below zero, and those of a phase come to at most one.
+  // Returns what a second of each lane and a byte of each memory row cost, as Lagrange multipliers: none is
+  // below zero, and those of a phase come to at most one.
   Row multipliers() const {
     Row at(rows_ - 1);
     for (std::size_t i = 0; i + 1 < rows_; ++i) at[i] = std::max(0.0, -worth_[i]);

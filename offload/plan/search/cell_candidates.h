@@ -21,7 +21,7 @@ struct CellSize {
   Bytes device = 0, host = 0;
   bool least_host = false;  // `host` does not count: host bytes are to be as few as possible
   bool smallest = false;    // no cell has less device memory
-  // Choices with a longer time by the program are not looked for.
+  // Choices to which the program gives a longer time are left out.
   double most_seconds = std::numeric_limits<double>::infinity();
 };
 
