@@ -116,8 +116,8 @@ Plan with_bound(Plan plan, const Problem& problem, const Budget& budget) {
   return plan;
 }
 
-// The plans of all emulated systems, as they are and freed of their handicaps: the automatic policy is never
-// slower than one of them that fits. Each is made when it is first needed.
+// The plans of all emulated systems, as they are and without what holds them back: the automatic policy is
+// never slower than one of them that fits. Each is made when it is first needed.
 class EmulatedPlans {
  public:
   // Keeps a reference: `problems` must outlive it.
@@ -161,7 +161,7 @@ class EmulatedPlans {
   static void look_at(Member& member) {
     const Sketch sketch = policy_sketch(member.of);
     member.live_bytes = sketch.live_peak_bytes;
-    member.least_seconds = least_seconds(*member.of.problem, sketch.draft);
+    member.least_seconds = policy_least_seconds(member.of, sketch.draft);
   }
 
   std::vector<Member> members_;

@@ -21,9 +21,8 @@ std::vector<Position> too_large(const Problem& problem, const Draft& draft, Byte
 
 // Changes choices until no position of the serial sketch has more than `most` live bytes, or gives up:
 // 1. Items that a replayed op makes at such a position are offloaded instead.
-// 2. If there are none, values that lie idle at such a position between two uses are moved: an item that is
-//    rebuilt long before its use is offloaded, and a spilled value is brought in again for each op that reads
-//    it.
+// 2. If there are none, values that lie idle there between two uses are moved: an item that is rebuilt long
+//    before its use is offloaded, and a spilled value is brought in again for each op that reads it.
 // 3. If that is not enough, all rebuildable items of the units at such positions are offloaded.
 class ReplayTrimmer {
  public:

@@ -114,10 +114,10 @@ void account(const Problem& problem, Plan& plan) {
 
 }  // namespace
 
-Sketcher::Sketcher(const Problem& problem, const Choices& choices, const Handicaps& handicaps)
+Sketcher::Sketcher(const Problem& problem, const Choices& choices)
     : problem_(problem),
       choices_(choices),
-      draft_(make_lifetimes(*problem.graph, problem.analysis, problem.layout, choices, handicaps)),
+      draft_(make_lifetimes(*problem.graph, problem.analysis, problem.layout, choices)),
       durations_(durations_of(draft_)),
       serial_bytes_(serial_peak_bytes(draft_, problem.layout)) {}
 
@@ -129,8 +129,8 @@ Durations Sketcher::durations_of(const Draft& draft) const {
 
 Sketch Sketcher::within(Bytes cap, std::uint32_t gathers_ahead) const {
   if (problem_.layout.has_peers && gathers_ahead > 0) {
-    Draft ahead = make_lifetimes(*problem_.graph, problem_.analysis, problem_.layout, choices_,
-                                 draft_.handicaps, gathers_ahead);
+    Draft ahead =
+        make_lifetimes(*problem_.graph, problem_.analysis, problem_.layout, choices_, gathers_ahead);
     if (serial_peak_bytes(ahead, problem_.layout) <= cap) {
       const Durations durations = durations_of(ahead);
       return measured(schedule_within(std::move(ahead), durations, problem_.layout, {.cap = cap}));
@@ -150,10 +150,11 @@ Sketch Sketcher::measured(Draft draft) const {
   return {std::move(draft), live};
 }
 
-double least_seconds(const Problem& problem, const Draft& draft) {
+double least_seconds(const Problem& problem, const Draft& draft, const AddWaits& more) {
   problem.throw_if_cancelled();
   Plan plan = start_plan(problem.sizes, draft);
   make_instructions(*problem.graph, problem.layout, draft, ByteWaits::none, plan);
+  if (more) more(draft, plan);
   return simulate(*problem.graph, plan, without_contention(*problem.machine)).step_seconds;
 }
 
@@ -181,11 +182,12 @@ Bytes host_bytes(const Problem& problem, const Draft& draft) {
   return bytes;
 }
 
-Plan complete(const Problem& problem, const Draft& draft) {
-  return complete_at(problem, draft, place(placement_items(problem, draft), Plan{}.alignment).offsets);
+Plan complete(const Problem& problem, const Draft& draft, const AddWaits& more) {
+  return complete_at(problem, draft, place(placement_items(problem, draft), Plan{}.alignment).offsets, more);
 }
 
-Plan complete_at(const Problem& problem, const Draft& draft, const std::vector<Bytes>& offsets) {
+Plan complete_at(const Problem& problem, const Draft& draft, const std::vector<Bytes>& offsets,
+                 const AddWaits& more) {
   problem.throw_if_cancelled();
   Plan plan = start_plan(problem.layout.buckets, draft);
   plan.order = problem.analysis.order;
@@ -196,6 +198,7 @@ Plan complete_at(const Problem& problem, const Draft& draft, const std::vector<B
   }
   plan.live_peak_bytes = scheduled_peak_bytes(draft, problem.layout);
   make_instructions(*problem.graph, problem.layout, draft, ByteWaits::by_address, plan);
+  if (more) more(draft, plan);
   decide_residency(problem, draft, plan);
   account(problem, plan);
   return plan;

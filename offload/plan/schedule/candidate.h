@@ -1,6 +1,7 @@
 // From choices to a plan: lifetimes, schedule, placement, instructions and simulation, pass by pass.
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "offload/plan/problem/problem.h"
@@ -18,7 +19,7 @@ struct Sketch {
 // Sketches of the same choices under several caps. Keeps a reference to the problem.
 class Sketcher {
  public:
-  Sketcher(const Problem& problem, const Choices& choices, const Handicaps& handicaps = {});
+  Sketcher(const Problem& problem, const Choices& choices);
   // Live bytes of the serial sketch: no sketch has fewer.
   Bytes serial_bytes() const { return serial_bytes_; }
   Sketch serial() const;
@@ -44,17 +45,21 @@ class Sketcher {
 // hundredth more than the sketch's live bytes.
 double estimated_seconds(const Problem& problem, const Sketch& sketch);
 
+// Waits that a plan gets beside those that it needs (policies/policies.h), before it is simulated.
+using AddWaits = std::function<void(const Draft&, Plan&)>;
+
 // Seconds. No plan of this draft takes less, wherever its lifetimes stand: counted without waits for bytes,
 // and with lanes that do not slow each other.
-double least_seconds(const Problem& problem, const Draft& draft);
+double least_seconds(const Problem& problem, const Draft& draft, const AddWaits& more = {});
 
 // Host bytes that every plan of this draft takes.
 Bytes host_bytes(const Problem& problem, const Draft& draft);
 
 // Placement, instructions, simulation and accounts. Not validated.
-Plan complete(const Problem& problem, const Draft& draft);
+Plan complete(const Problem& problem, const Draft& draft, const AddWaits& more = {});
 // The same with the offsets of lifetimes given.
-Plan complete_at(const Problem& problem, const Draft& draft, const std::vector<Bytes>& offsets);
+Plan complete_at(const Problem& problem, const Draft& draft, const std::vector<Bytes>& offsets,
+                 const AddWaits& more = {});
 
 // The op at which most bytes are live.
 std::string tightest_op(const Problem& problem, const Draft& draft);

@@ -56,7 +56,6 @@ class Assembler {
     if (byte_waits_ == ByteWaits::by_address) add_reuse_waits();
     if (byte_waits_ == ByteWaits::by_amount) add_amount_waits();
     add_host_waits();
-    add_handicaps();
     reduce_waits(plan_, wanted_);
   }
 
@@ -281,44 +280,6 @@ class Assembler {
     if (part.bytes() == 0) return true;
     const ByteRange& of = layout_.slices[bucket][slice];
     return part.begin < of.end && of.begin < part.end;
-  }
-
-  // What an emulated system waits for without need. What follows in the same lane waits with its first.
-  void add_handicaps() {
-    const Handicaps& handicaps = draft_.handicaps;
-    std::array<InstructionId, lane_roles> first;
-    first.fill(no_id);
-    InstructionId last_update = no_id, last_load = no_id;
-    for (InstructionId id = 0; id < plan_.instructions.size(); ++id) {
-      const Instruction& instruction = plan_.instructions[id];
-      InstructionId& lane_first = first[static_cast<std::size_t>(instruction.lane)];
-      if (lane_first == no_id) lane_first = id;
-      if (runs_on_host(instruction) && instruction.kind == InstructionKind::commit) last_update = id;
-      if (instruction.kind == InstructionKind::prefetch && draft_.lifetimes[instruction.lifetime].whole_step)
-        last_load = id;
-    }
-    const auto first_on = [&](LaneRole lane) { return first[index_of(lane)]; };
-    for (const LaneRole lane : device_lanes)
-      if (handicaps.wait_for_loads) want(first_on(lane), last_load);
-    for (const LaneRole lane : {LaneRole::compute, LaneRole::peer, LaneRole::h2d})
-      if (handicaps.wait_for_updates) want(first_on(lane), last_update, 1);
-    if (handicaps.one_after_another) add_turns();
-  }
-  // Behind the gate there is nothing to take turns with.
-  void add_turns() {
-    InstructionId op = no_id;
-    std::vector<InstructionId> transfers;  // since that op
-    for (InstructionId id = 0; id < plan_.gate; ++id) {
-      if (is_transfer(plan_.instructions[id].kind)) {
-        want(id, op);
-        transfers.push_back(id);
-      } else if (runs_on_device(plan_.instructions[id])) {
-        want(id, op);
-        for (InstructionId transfer : transfers) want(id, transfer);
-        transfers.clear();
-        op = id;
-      }
-    }
   }
 
   const Graph& graph_;

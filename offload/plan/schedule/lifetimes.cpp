@@ -17,9 +17,8 @@ struct Touch {
 class LifetimeBuilder {
  public:
   LifetimeBuilder(const Graph& graph, const RecomputeAnalysis& analysis, const BucketLayout& layout,
-                  const Choices& choices, const Handicaps& handicaps)
+                  const Choices& choices)
       : graph_(graph), analysis_(analysis), layout_(layout), choices_(choices) {
-    draft_.handicaps = handicaps;
     draft_.speculated = choices.speculated;
   }
 
@@ -29,7 +28,7 @@ class LifetimeBuilder {
     find_phases();
     stages_ = draft_.stages(graph_);
     collect_touches();
-    if (draft_.handicaps.keep_until_next_load) count_loading_ops();
+    if (choices_.until_next_load) count_loading_ops();
     for (BucketId id = 0; id < layout_.buckets.size(); ++id)
       if (!touches_of(id).empty()) add_bucket(id);
     draft_.uses = Uses(draft_.sequence.size(), uses_);
@@ -272,7 +271,7 @@ class LifetimeBuilder {
     const std::span<const Touch> touches = touches_of(id);
     LifetimeId lifetime = open(id, touches.front());
     at(lifetime).prefetched = true;
-    at(lifetime).whole_step = draft_.handicaps.hold_parameters && layout_.roles[id] == BucketRole::parameter;
+    at(lifetime).whole_step = choices_.held_all_step && layout_.roles[id] == BucketRole::parameter;
     for (std::size_t i = 1; i < touches.size(); ++i) {
       if (same_load(choices_.loads[id], touches[i - 1].position, touches[i].position)) {
         extend(lifetime, touches[i]);
@@ -393,8 +392,8 @@ std::vector<std::uint32_t> Draft::stages(const Graph& graph) const {
 }
 
 Draft make_lifetimes(const Graph& graph, const RecomputeAnalysis& analysis, const BucketLayout& layout,
-                     const Choices& choices, const Handicaps& handicaps, std::uint32_t gathers_ahead) {
-  return LifetimeBuilder(graph, analysis, layout, choices, handicaps).build(gathers_ahead);
+                     const Choices& choices, std::uint32_t gathers_ahead) {
+  return LifetimeBuilder(graph, analysis, layout, choices).build(gathers_ahead);
 }
 
 }  // namespace stowage

@@ -13,23 +13,6 @@
 
 namespace stowage {
 
-// Waits and lifetimes that a plan does not need, but has because the system that it emulates has them
-// (policies/policies.h).
-struct Handicaps {
-  // A parameter bucket that comes from the host is on the device from the step's first instruction to its
-  // last.
-  bool hold_parameters = false;
-  // With hold_parameters: the step's first op waits for all of them.
-  bool wait_for_loads = false;
-  // Nothing of a step is computed or brought in before the last host update of the step before has ended.
-  bool wait_for_updates = false;
-  // No transfer runs beside an op: an op's prefetches start after the op before it has ended, and its
-  // offloads end before the next op begins.
-  bool one_after_another = false;
-  // A bucket that is loaded for each op stays until an op reads another such bucket.
-  bool keep_until_next_load = false;
-};
-
 struct SequenceStep {
   OpId op = no_id;
   bool recompute = false;
@@ -84,7 +67,6 @@ class Uses {
 
 // A compute sequence with its lifetimes, which have no places yet.
 struct Draft {
-  Handicaps handicaps;
   std::vector<SequenceStep> sequence;  // by position
   Position backward_end = 0;           // position of the first update launch, or the end
   std::vector<DraftLifetime> lifetimes;
@@ -102,7 +84,6 @@ struct Draft {
 // directly before the unit's first backward op, and the updates of resident parameters last. `gathers_ahead`:
 // how many exchanges replayed gathers overtake (gathers_ahead.h).
 Draft make_lifetimes(const Graph& graph, const RecomputeAnalysis& analysis, const BucketLayout& layout,
-                     const Choices& choices, const Handicaps& handicaps = {},
-                     std::uint32_t gathers_ahead = 0);
+                     const Choices& choices, std::uint32_t gathers_ahead = 0);
 
 }  // namespace stowage

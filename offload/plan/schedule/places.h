@@ -7,8 +7,8 @@
 
 #include "offload/plan/problem/problem.h"
 #include "offload/plan/schedule/lifetimes.h"
-#include "stowage/planner.h"
 #include "stowage/placement.h"
+#include "stowage/planner.h"
 
 namespace stowage {
 

@@ -1,5 +1,5 @@
-// Waits between lanes that compute on the device, and the waits that may be left out because lane order, other
-// waits and the gate imply them.
+// Waits between lanes that compute on the device, and the waits that may be left out because lane order,
+// other waits and the gate imply them.
 #pragma once
 
 #include <vector>

@@ -8,8 +8,8 @@
 #include <limits>
 #include <tuple>
 
-#include "offload/plan/schedule/candidate.h"
 #include "offload/plan/decisions/extreme_choices.h"
+#include "offload/plan/schedule/candidate.h"
 #include "src/base/parallel_for.h"
 #include "stowage/engine_group.h"
 #include "stowage/models.h"

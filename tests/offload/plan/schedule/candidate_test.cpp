@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "offload/plan/schedule/places.h"
 #include "offload/plan/decisions/extreme_choices.h"
+#include "offload/plan/schedule/places.h"
 #include "tests/offload/plan/large_graph.h"
 #include "tests/support/random_graph.h"
 

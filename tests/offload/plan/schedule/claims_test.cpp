@@ -6,8 +6,8 @@
 #include <tuple>
 #include <vector>
 
-#include "offload/plan/schedule/candidate.h"
 #include "offload/plan/decisions/extreme_choices.h"
+#include "offload/plan/schedule/candidate.h"
 #include "stowage/placement.h"
 #include "tests/support/random_graph.h"
 

@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "offload/plan/schedule/candidate.h"
 #include "offload/plan/decisions/extreme_choices.h"
 #include "offload/plan/problem/buckets.h"
+#include "offload/plan/schedule/candidate.h"
 #include "stowage/models.h"
 #include "stowage/nn.h"
 #include "stowage/planner.h"

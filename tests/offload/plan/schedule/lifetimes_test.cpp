@@ -6,8 +6,8 @@
 #include <optional>
 #include <random>
 
-#include "offload/plan/schedule/candidate.h"
 #include "offload/plan/decisions/extreme_choices.h"
+#include "offload/plan/schedule/candidate.h"
 #include "stowage/planner.h"
 #include "tests/support/chain_graph.h"
 #include "tests/support/draws.h"

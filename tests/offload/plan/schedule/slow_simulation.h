@@ -102,7 +102,8 @@ class SlowSimulation {
   }
 
   Timeline timeline() {
-    while (!at(steps - 2, static_cast<InstructionId>(plan_.instructions.size()) - 1, true)) throw_if_cancelled();
+    while (!at(steps - 2, static_cast<InstructionId>(plan_.instructions.size()) - 1, true))
+      throw_if_cancelled();
     const double from = of(steps - 3, plan_.gate).end;
     Timeline timeline;
     timeline.step_seconds = of(steps - 2, plan_.gate).end - from;
