@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "offload/plan/problem/buckets.h"
 #include "tests/support/chain_graph.h"
 
 namespace stowage {
