@@ -41,9 +41,9 @@ struct Choices {
   // Indexed by bucket: 1 if the host updates the whole parameter bucket early (before the gate). Empty: no
   // update is early.
   std::vector<std::uint8_t> speculated{};
-  // For emulated systems alone (policies/policies.h). held_all_step: held parameters are on the device from the
-  // step's first position to its last. until_next_load: a bucket that is loaded for each op stays until an op
-  // reads another such bucket.
+  // For emulated systems alone (policies/policies.h). held_all_step: held parameters are on the device from
+  // the step's first position to its last. until_next_load: a bucket that is loaded for each op stays until
+  // an op reads another such bucket.
   bool held_all_step = false, until_next_load = false;
   friend bool operator==(const Choices&, const Choices&) = default;
   friend auto operator<=>(const Choices&, const Choices&) = default;
