@@ -12,6 +12,7 @@
 #include "offload/plan/decisions/extreme_choices.h"
 #include "offload/plan/decisions/prices.h"
 #include "offload/plan/policies/policies.h"
+#include "offload/plan/problem/settings.h"
 #include "offload/plan/problem/units.h"
 #include "offload/plan/schedule/places.h"
 #include "offload/plan/search/cells.h"
@@ -39,9 +40,10 @@ EarlyUpdates early_updates(const PlanOptions& options) {
 // The automatic policy's problems: one for each bucket size, smallest first, and order. `units` is the graph
 // in the units that `replays` may rebuild.
 std::vector<Problem> automatic_problems(const Graph& units, const Machine& machine,
-                                        const PlanOptions& options, Replays replays) {
+                                        const PlanOptions& options, const PlannerSettings& settings,
+                                        Replays replays) {
   std::vector<Bytes> sizes{options.bucket_bytes};
-  if (options.bucket_bytes == 0 && options.settings.efficient_buckets)
+  if (options.bucket_bytes == 0 && settings.efficient_buckets)
     sizes.push_back(efficient_bucket_bytes(machine));
   std::vector<Problem> problems;
   for (const Bytes size : sizes) {
@@ -53,6 +55,11 @@ std::vector<Problem> automatic_problems(const Graph& units, const Machine& machi
   if (replays == Replays::whole_blocks)
     for (Problem& problem : problems) problem.items = whole_unit_items(problem.items);
   return problems;
+}
+PlannerSettings settings_of(const PlanOptions& options) {
+  PlannerSettings settings = options.settings ? *options.settings : PlannerSettings{};
+  settings.speculates &= options.speculates;
+  return settings;
 }
 Plan resident_plan(const Problem& problem) {
   Choices choices = resident_choices(problem);
@@ -175,6 +182,7 @@ class Planner::Parts {
       : graph_(graph),
         machine_(machine),
         options_(options),
+        settings_(settings_of(options)),
         policy_problems_(graph, machine, options.bucket_bytes, options.stop) {
     if (!options.optimizer_in_backward) return;
     require_no_clipping(graph);
@@ -200,9 +208,7 @@ class Planner::Parts {
   }
   // Of the last plan().
   bool is_complete() const { return is_complete_; }
-  PlanPrice price_of(const Plan& plan) const {
-    return stowage::price_of(plan, graph_, machine_, options_.settings);
-  }
+  PlanPrice price_of(const Plan& plan) const { return stowage::price_of(plan, graph_, machine_, settings_); }
   const Machine& machine() const { return machine_; }
 
   // Of any order of micro-batches, whatever the options say.
@@ -235,7 +241,7 @@ class Planner::Parts {
   const std::vector<Problem>& problems() {
     if (!problems_.empty()) return problems_;
     const Graph& units = rebuilds_whole_blocks() ? policy_problems_.graph() : graph_;
-    std::vector<Problem> made = automatic_problems(units, machine_, options_, options_.replays);
+    std::vector<Problem> made = automatic_problems(units, machine_, options_, settings_, options_.replays);
     chosen_ = made.size();
     if (!rebuilds_whole_blocks()) {
       add_joined(made);
@@ -245,16 +251,15 @@ class Planner::Parts {
   }
   void add_whole_blocks(std::vector<Problem>& problems) {
     const Graph& blocks = policy_problems_.graph();
-    if (!options_.settings.whole_blocks || blocks.unit_names == graph_.unit_names) return;
-    for (Problem& problem : automatic_problems(blocks, machine_, options_, Replays::whole_blocks))
+    if (!settings_.whole_blocks || blocks.unit_names == graph_.unit_names) return;
+    for (Problem& problem : automatic_problems(blocks, machine_, options_, settings_, Replays::whole_blocks))
       problems.push_back(std::move(problem));
   }
   // Of the graph in joined units, where that may save much.
   void add_joined(std::vector<Problem>& problems) {
-    if (graph_.micro_batches > 1 || crossing_share(problems.front().items) < options_.settings.crossing_share)
-      return;
+    if (graph_.micro_batches > 1 || crossing_share(problems.front().items) < settings_.crossing_share) return;
     joined_.clear();
-    for (const std::uint32_t count : options_.settings.joined_units) {
+    for (const std::uint32_t count : settings_.joined_units) {
       joined_.push_back(std::make_unique<Graph>(with_joined_units(graph_, count)));
       problems.push_back(make_problem(*joined_.back(), machine_, {.target_bytes = options_.bucket_bytes},
                                       MicroBatchOrder::layer_major, options_.stop, early_updates(options_)));
@@ -269,7 +274,7 @@ class Planner::Parts {
   }
   Cells& cells() {
     if (!cells_)
-      cells_.emplace(problems(), single(), minimum(), resident().plan.device_peak_bytes, options_.settings);
+      cells_.emplace(problems(), single(), minimum(), resident().plan.device_peak_bytes, settings_);
     return *cells_;
   }
 
@@ -293,7 +298,7 @@ class Planner::Parts {
       return Infeasible{budget.host, fewest.bytes, true, least().op, fewest.at_most};
     }
     Plan plan = with_bound(std::move(best->plan), single(), budget);
-    is_complete_ |= plan.lower_bound_seconds >= best->ranked_seconds * (1 - options_.settings.close_enough);
+    is_complete_ |= plan.lower_bound_seconds >= best->ranked_seconds * (1 - settings_.close_enough);
     return plan;
   }
   // By the search for the fastest. The device memory is no less than the minimum.
@@ -302,13 +307,13 @@ class Planner::Parts {
     offer(resident().plan, resident().problem, budget, best);
     offer(least().plan, problems().front(), budget, best);
     is_complete_ = cells().improve(budget, best);
-    if (EmulatedPlans* others = emulated()) others->improve(budget, options_.settings, best);
+    if (EmulatedPlans* others = emulated()) others->improve(budget, settings_, best);
     return best;
   }
   void offer(const Plan& plan, const Problem& problem, const Budget& budget,
              std::optional<RankedPlan>& best) {
     if (plan.device_peak_bytes > budget.device || plan.host_bytes > budget.host) return;
-    RankedPlan offered = ranked(plan, problem, options_.settings);
+    RankedPlan offered = ranked(plan, problem, settings_);
     offered.plan.policy = to_string(Policy::automatic);
     if (!best || offered.ranked_seconds < best->ranked_seconds) best = std::move(offered);
   }
@@ -326,7 +331,7 @@ class Planner::Parts {
     std::vector<Bytes> others{least().plan.host_bytes};
     if (resident().plan.device_peak_bytes <= device) others.push_back(resident().plan.host_bytes);
     if (EmulatedPlans* of_others = emulated()) others.push_back(of_others->least_host(device));
-    Cells cells(problems(), single(), minimum(), resident().plan.device_peak_bytes, options_.settings);
+    Cells cells(problems(), single(), minimum(), resident().plan.device_peak_bytes, settings_);
     return fewest_[device] = fewest_host(cells, device, others);
   }
   // Null where the options ask for an order that none of them has.
@@ -339,6 +344,7 @@ class Planner::Parts {
   const Graph& graph_;
   const Machine& machine_;
   PlanOptions options_;
+  PlannerSettings settings_;
   std::optional<Resident> resident_;
   std::optional<Bytes> need_;
   std::optional<Problem> single_;
