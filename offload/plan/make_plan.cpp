@@ -12,6 +12,7 @@
 #include "offload/plan/decisions/extreme_choices.h"
 #include "offload/plan/decisions/prices.h"
 #include "offload/plan/policies/policies.h"
+#include "offload/plan/problem/settings.h"
 #include "offload/plan/problem/units.h"
 #include "offload/plan/schedule/places.h"
 #include "offload/plan/search/cells.h"
@@ -25,34 +26,40 @@ namespace {
 // Returns a problem for each order of micro-batches that `wanted` allows.
 using WantedOrder = std::optional<MicroBatchOrder>;
 std::vector<Problem> make_problems(const Graph& graph, const Machine& machine, const BucketOptions& options,
-                                   WantedOrder wanted, const std::stop_token& stop) {
+                                   WantedOrder wanted, const std::stop_token& stop, EarlyUpdates early) {
   std::vector<Problem> problems;
   const std::vector<MicroBatchOrder> possible = possible_orders(graph);
   for (MicroBatchOrder order : possible)
     if (!wanted || *wanted == order || possible.size() == 1)
-      problems.push_back(make_problem(graph, machine, options, order, stop));
+      problems.push_back(make_problem(graph, machine, options, order, stop, early));
   return problems;
 }
-BucketOptions bucket_options(const PlanOptions& options, Bytes target) {
-  return {.target_bytes = target, .optimizer_in_backward = options.optimizer_in_backward};
+EarlyUpdates early_updates(const PlanOptions& options) {
+  return options.optimizer_in_backward ? EarlyUpdates::final : EarlyUpdates::undoable;
 }
 // Returns the automatic policy's problems: one for each bucket size, smallest first, and each order. `units`
 // is the graph in the units that `replays` may rebuild.
 std::vector<Problem> automatic_problems(const Graph& units, const Machine& machine,
-                                        const PlanOptions& options, Replays replays) {
+                                        const PlanOptions& options, const PlannerSettings& settings,
+                                        Replays replays) {
   std::vector<Bytes> sizes{options.bucket_bytes};
-  if (options.bucket_bytes == 0 && options.settings.efficient_buckets)
+  if (options.bucket_bytes == 0 && settings.efficient_buckets)
     sizes.push_back(efficient_bucket_bytes(machine));
   std::vector<Problem> problems;
   for (const Bytes size : sizes) {
-    std::vector<Problem> more =
-        make_problems(units, machine, bucket_options(options, size), options.order, options.stop);
+    std::vector<Problem> more = make_problems(units, machine, {.target_bytes = size}, options.order,
+                                              options.stop, early_updates(options));
     if (!problems.empty() && problems.front().layout.buckets == more.front().layout.buckets) continue;
     std::move(more.begin(), more.end(), std::back_inserter(problems));
   }
   if (replays == Replays::whole_blocks)
     for (Problem& problem : problems) problem.items = whole_unit_items(problem.items);
   return problems;
+}
+PlannerSettings settings_of(const PlanOptions& options) {
+  PlannerSettings settings = options.settings ? *options.settings : PlannerSettings{};
+  settings.speculates &= options.speculates;
+  return settings;
 }
 Plan resident_plan(const Problem& problem) {
   Choices choices = resident_choices(problem);
@@ -71,7 +78,8 @@ struct Resident {
 Resident least_resident(const Graph& graph, const Machine& machine, WantedOrder wanted,
                         const std::stop_token& stop) {
   const BucketOptions options{.target_bytes = 0, .group_gradients = false};
-  std::vector<Problem> problems = make_problems(graph, machine, options, wanted, stop);
+  std::vector<Problem> problems =
+      make_problems(graph, machine, options, wanted, stop, EarlyUpdates::undoable);
   std::vector<Plan> plans;
   for (const Problem& problem : problems) plans.push_back(resident_plan(problem));
   const auto least = std::min_element(plans.begin(), plans.end(), [](const Plan& a, const Plan& b) {
@@ -177,6 +185,7 @@ class Planner::Parts {
       : graph_(graph),
         machine_(machine),
         options_(options),
+        settings_(settings_of(options)),
         policy_problems_(graph, machine, options.bucket_bytes, options.stop) {
     if (!options.optimizer_in_backward) return;
     require_no_clipping(graph);
@@ -202,9 +211,7 @@ class Planner::Parts {
   }
   // Returns whether the last plan() was complete (Answer::is_complete).
   bool is_complete() const { return is_complete_; }
-  PlanPrice price_of(const Plan& plan) const {
-    return stowage::price_of(plan, graph_, machine_, options_.settings);
-  }
+  PlanPrice price_of(const Plan& plan) const { return stowage::price_of(plan, graph_, machine_, settings_); }
   const Machine& machine() const { return machine_; }
 
   // Returns the need over all orders of micro-batches, whatever the options say.
@@ -228,15 +235,16 @@ class Planner::Parts {
   // Returns the problem with one tensor in each bucket.
   const Problem& single() {
     if (!single_)
-      single_ =
-          std::move(make_problems(graph_, machine_, bucket_options(options_, 0), {}, options_.stop).front());
+      single_ = std::move(
+          make_problems(graph_, machine_, {.target_bytes = 0}, {}, options_.stop, early_updates(options_))
+              .front());
     return *single_;
   }
   // Returns the problems with the options' replays, then those of joined units, then those of whole blocks.
   const std::vector<Problem>& problems() {
     if (!problems_.empty()) return problems_;
     const Graph& units = rebuilds_whole_blocks() ? policy_problems_.graph() : graph_;
-    std::vector<Problem> made = automatic_problems(units, machine_, options_, options_.replays);
+    std::vector<Problem> made = automatic_problems(units, machine_, options_, settings_, options_.replays);
     chosen_ = made.size();
     if (!rebuilds_whole_blocks()) {
       add_joined(made);
@@ -246,20 +254,18 @@ class Planner::Parts {
   }
   void add_whole_blocks(std::vector<Problem>& problems) {
     const Graph& blocks = policy_problems_.graph();
-    if (!options_.settings.whole_blocks || blocks.unit_names == graph_.unit_names) return;
-    for (Problem& problem : automatic_problems(blocks, machine_, options_, Replays::whole_blocks))
+    if (!settings_.whole_blocks || blocks.unit_names == graph_.unit_names) return;
+    for (Problem& problem : automatic_problems(blocks, machine_, options_, settings_, Replays::whole_blocks))
       problems.push_back(std::move(problem));
   }
   // Adds problems of the graph in joined units, if these may save much.
   void add_joined(std::vector<Problem>& problems) {
-    if (graph_.micro_batches > 1 || crossing_share(problems.front().items) < options_.settings.crossing_share)
-      return;
+    if (graph_.micro_batches > 1 || crossing_share(problems.front().items) < settings_.crossing_share) return;
     joined_.clear();
-    for (const std::uint32_t count : options_.settings.joined_units) {
+    for (const std::uint32_t count : settings_.joined_units) {
       joined_.push_back(std::make_unique<Graph>(with_joined_units(graph_, count)));
-      problems.push_back(make_problem(*joined_.back(), machine_,
-                                      bucket_options(options_, options_.bucket_bytes),
-                                      MicroBatchOrder::layer_major, options_.stop));
+      problems.push_back(make_problem(*joined_.back(), machine_, {.target_bytes = options_.bucket_bytes},
+                                      MicroBatchOrder::layer_major, options_.stop, early_updates(options_)));
     }
   }
   const Minimum& least() {
@@ -271,7 +277,7 @@ class Planner::Parts {
   }
   Cells& cells() {
     if (!cells_)
-      cells_.emplace(problems(), single(), minimum(), resident().plan.device_peak_bytes, options_.settings);
+      cells_.emplace(problems(), single(), minimum(), resident().plan.device_peak_bytes, settings_);
     return *cells_;
   }
 
@@ -295,7 +301,7 @@ class Planner::Parts {
       return Infeasible{budget.host, fewest.bytes, true, least().op, fewest.at_most};
     }
     Plan plan = with_bound(std::move(best->plan), single(), budget);
-    is_complete_ |= plan.lower_bound_seconds >= best->ranked_seconds * (1 - options_.settings.close_enough);
+    is_complete_ |= plan.lower_bound_seconds >= best->ranked_seconds * (1 - settings_.close_enough);
     return plan;
   }
   // Returns the plan that the search for the fastest finds. Requires device memory of at least the minimum.
@@ -304,13 +310,13 @@ class Planner::Parts {
     offer(resident().plan, resident().problem, budget, best);
     offer(least().plan, problems().front(), budget, best);
     is_complete_ = cells().improve(budget, best);
-    if (EmulatedPlans* others = emulated()) others->improve(budget, options_.settings, best);
+    if (EmulatedPlans* others = emulated()) others->improve(budget, settings_, best);
     return best;
   }
   void offer(const Plan& plan, const Problem& problem, const Budget& budget,
              std::optional<RankedPlan>& best) {
     if (plan.device_peak_bytes > budget.device || plan.host_bytes > budget.host) return;
-    RankedPlan offered = ranked(plan, problem, options_.settings);
+    RankedPlan offered = ranked(plan, problem, settings_);
     offered.plan.policy = to_string(Policy::automatic);
     if (!best || offered.ranked_seconds < best->ranked_seconds) best = std::move(offered);
   }
@@ -328,7 +334,7 @@ class Planner::Parts {
     std::vector<Bytes> others{least().plan.host_bytes};
     if (resident().plan.device_peak_bytes <= device) others.push_back(resident().plan.host_bytes);
     if (EmulatedPlans* of_others = emulated()) others.push_back(of_others->least_host(device));
-    Cells cells(problems(), single(), minimum(), resident().plan.device_peak_bytes, options_.settings);
+    Cells cells(problems(), single(), minimum(), resident().plan.device_peak_bytes, settings_);
     return fewest_[device] = fewest_host(cells, device, others);
   }
   // Returns null if the options ask for an order that no emulated system has.
@@ -341,6 +347,7 @@ class Planner::Parts {
   const Graph& graph_;
   const Machine& machine_;
   PlanOptions options_;
+  PlannerSettings settings_;
   std::optional<Resident> resident_;
   std::optional<Bytes> need_;
   std::optional<Problem> single_;

@@ -110,7 +110,7 @@ RESTRICTED = [
     Restricted(r"benchmark/", ["bench/"], "Google Benchmark belongs to bench"),
     Restricted(r"(mutex|shared_mutex|condition_variable)$", ["src/base/mutex.h", "tests/"],
                "locks are those of src/base/mutex.h, which clang checks"),
-    Restricted(r"CLI/", ["samples/options/", "tools/cli/", "bench/", "tests/offload/oracle/oracle_bench.cpp"], "only programs read a command line"),
+    Restricted(r"CLI/", ["samples/options/", "tools/choices/plan_choice.cpp", "tools/cli/", "tests/tools/cli/", "bench/", "tests/offload/oracle/oracle_bench.cpp"], "only programs read a command line"),
 ]
 
 # What a pure function from plain data to plain data has no use for.

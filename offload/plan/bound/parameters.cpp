@@ -102,7 +102,7 @@ class ParameterDecisions {
     ShareCost held;
     costs_.add_host(parameter.bytes + parameter.state_bytes, held);
     // A gradient in the gradient ring has no bytes of its own.
-    if (!early || !costs_.problem().layout.optimizer_in_backward)
+    if (!early || costs_.problem().early_updates == EarlyUpdates::undoable)
       costs_.add_host(parameter.gate_bytes + (early ? parameter.undo_bytes : 0), held);
     if (parameter.in_front) costs_.add_in(parameter.bytes, held.front);
     if (!early && parameter.in_front) held.front[share_host] += parameter.host_update;

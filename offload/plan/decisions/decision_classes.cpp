@@ -247,7 +247,7 @@ void DecisionClasses::add_load(BucketId id, LoadChoice load, Class& of) const {
 // Returns the host bytes that an early update takes beyond a late one; they are negative if it saves bytes. A
 // gradient in the gradient ring counts as its part of the ring instead of bytes of its own.
 double DecisionClasses::early_host_bytes(BucketId id, const StepMemory::Uniform& of) const {
-  if (!problem_.layout.optimizer_in_backward) return static_cast<double>(problem_.undo_bytes[id]);
+  if (problem_.early_updates == EarlyUpdates::undoable) return static_cast<double>(problem_.undo_bytes[id]);
   double saved = 0;
   for (const BucketId each : with_dependents_[id]) {
     if (problem_.layout.roles[each] != BucketRole::gradient) continue;
@@ -266,7 +266,7 @@ void DecisionClasses::add_update(BucketId id, bool speculates, ShareCost& cost) 
   if (highest_load(problem_, id) == LoadChoice::resident) add_cut_updates(id, speculates, cost);
   // If a late and an early update take the same time, the late one is better than a speculated one. An early
   // update that is made for good is better than a late one, since it takes less host memory.
-  if (speculates != problem_.layout.optimizer_in_backward)
+  if (speculates != (problem_.early_updates == EarlyUpdates::final))
     cost.price += settings_.speculation_price * early_update_[id];
 }
 

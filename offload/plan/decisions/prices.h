@@ -1,11 +1,11 @@
 // Seconds that are added to a plan's or a choice's time for what the prediction leaves out.
 #pragma once
 
+#include "offload/plan/problem/settings.h"
 #include "src/graph/cost.h"
 #include "stowage/graph.h"
 #include "stowage/machine.h"
 #include "stowage/plan.h"
-#include "stowage/planner.h"
 
 namespace stowage {
 

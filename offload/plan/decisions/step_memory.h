@@ -10,8 +10,8 @@
 
 #include "offload/plan/decisions/share_program.h"
 #include "offload/plan/problem/problem.h"
+#include "offload/plan/problem/settings.h"
 #include "offload/plan/schedule/lifetimes.h"
-#include "stowage/planner.h"
 
 namespace stowage {
 

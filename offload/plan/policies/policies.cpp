@@ -113,13 +113,6 @@ std::optional<Policy> policy_from(std::string_view name) {
 
 bool is_emulated(Policy policy) { return rows.at(static_cast<std::size_t>(policy)).add != nullptr; }
 
-std::string emulated_names() {
-  std::string names;
-  for (const Row& row : rows)
-    if (row.add != nullptr) names.append(names.empty() ? "" : ", ").append(row.name);
-  return names;
-}
-
 std::string policy_label(std::string_view name) {
   const std::optional<Policy> policy = policy_from(name);
   return std::string(name) + (policy && is_emulated(*policy) ? " (emulated)" : "");

@@ -286,7 +286,6 @@ BucketLayout make_buckets(const Graph& graph, const std::vector<TensorId>& group
                      graph.tensor(id).kind == TensorKind::input ? BucketRole::input : BucketRole::activation);
   BucketLayout layout = std::move(builder.layout());
   layout.target_bytes = options.target_bytes;
-  layout.optimizer_in_backward = options.optimizer_in_backward;
   layout.state_bytes.assign(layout.buckets.size(), 0);
   for (BucketId id = 0; id < layout.buckets.size(); ++id)
     if (layout.parameters_of[id] != no_id)

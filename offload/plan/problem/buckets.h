@@ -46,7 +46,6 @@ struct BucketLayout {
   std::vector<std::vector<ByteRange>> slices;
   std::vector<std::uint32_t> slice_number;  // by tensor: a slice's number within its whole tensor; else 0
   Bytes target_bytes = 0;                   // BucketOptions::target_bytes
-  bool optimizer_in_backward = false;       // BucketOptions::optimizer_in_backward
   // Returns the buckets that the op touches, each once.
   std::span<const BucketOperand> operands_of(OpId op) const {
     return {operands.data() + first_operand[op], first_operand[op + 1] - first_operand[op]};
@@ -63,9 +62,6 @@ struct BucketOptions {
   // True: gradients share buckets as their parameters do. False: each gradient has its own bucket, with the
   // role of an activation. That takes less memory if no gradient goes to the host.
   bool group_gradients = true;
-  // True: early updates on the host are made for good, and gradients share the gradient ring
-  // (gradient_ring.h). False: early updates are speculated.
-  bool optimizer_in_backward = false;
 };
 
 // Returns the size of the smallest transfer that reaches 95 % of the link's peak in both directions, within

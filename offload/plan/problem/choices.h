@@ -33,6 +33,12 @@ enum class LoadChoice : std::uint8_t {
   resident,   // parameters: stays across steps with its optimizer state and is updated on the device
 };
 
+// The way in which an early update on the host ends.
+enum class EarlyUpdates : std::uint8_t {
+  undoable,  // behind the gate, where they can be taken back (InstructionKind::speculate)
+  final,     // at once, for good (Plan::optimizer_in_backward)
+};
+
 struct Choices {
   std::vector<ActivationChoice> activations;  // by bucket
   std::vector<LoadChoice> loads;              // by bucket; meaningful for parameters and inputs

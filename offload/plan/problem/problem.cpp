@@ -9,7 +9,7 @@
 namespace stowage {
 
 Problem make_problem(const Graph& graph, const Machine& machine, const BucketOptions& options,
-                     MicroBatchOrder order, std::stop_token stop) {
+                     MicroBatchOrder order, std::stop_token stop, EarlyUpdates early_updates) {
   Problem problem;
   problem.graph = &graph;
   problem.machine = &machine;
@@ -17,6 +17,7 @@ Problem make_problem(const Graph& graph, const Machine& machine, const BucketOpt
   problem.speeds = LaneSpeeds(machine);
   problem.contended = with_link_contention(machine);
   problem.stop = std::move(stop);
+  problem.early_updates = early_updates;
   problem.throw_if_cancelled();
   problem.analysis = analyse_recompute(graph, order);
   problem.layout = make_buckets(graph, byte_groups(graph, problem.analysis), options);
@@ -32,8 +33,8 @@ Problem make_problem(const Graph& graph, const Machine& machine, const BucketOpt
 }
 
 double Problem::early_seconds(const Op& update) const {
-  return layout.optimizer_in_backward ? host_seconds(update, *machine)
-                                      : undoable_seconds(*graph, update, *machine);
+  return early_updates == EarlyUpdates::final ? host_seconds(update, *machine)
+                                              : undoable_seconds(*graph, update, *machine);
 }
 
 void Problem::throw_if_cancelled() const {

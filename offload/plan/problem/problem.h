@@ -23,6 +23,7 @@ struct Problem {
   // Indexed by bucket: bytes of the undo records if a parameter bucket's host updates are speculated; 0 if
   // its updates cannot be early.
   std::vector<Bytes> undo_bytes;
+  EarlyUpdates early_updates = EarlyUpdates::undoable;
   // The lanes' speeds beside one another on this machine (lane_speeds.h), computed once for all plans.
   LaneSharing sharing;
   LaneSpeeds speeds{Machine{}};
@@ -35,6 +36,7 @@ struct Problem {
   void throw_if_cancelled() const;
 };
 Problem make_problem(const Graph& graph, const Machine& machine, const BucketOptions& options,
-                     MicroBatchOrder order = MicroBatchOrder::layer_major, std::stop_token stop = {});
+                     MicroBatchOrder order = MicroBatchOrder::layer_major, std::stop_token stop = {},
+                     EarlyUpdates early_updates = EarlyUpdates::undoable);
 
 }  // namespace stowage

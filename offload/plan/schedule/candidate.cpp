@@ -64,7 +64,7 @@ bool is_on_host(BucketRole role, const BucketUse& use) {
   return is_pinned(role, use) || (role == BucketRole::optimizer_state && !use.resident);
 }
 
-void decide_residency(const Problem& problem, const Draft& draft, Plan& plan) {
+void decide_residency(const Problem& problem, const Draft& draft, const GradientRing& ring, Plan& plan) {
   std::vector<BucketUse> uses = bucket_uses(problem, draft);
   for (BucketId id = 0; id < plan.buckets.size(); ++id) {
     Bucket& bucket = plan.buckets[id];
@@ -72,7 +72,6 @@ void decide_residency(const Problem& problem, const Draft& draft, Plan& plan) {
     bucket.residency = residency_of(role, uses[id]);
     if (is_on_host(role, uses[id])) bucket.places = {{MemoryId::host, is_pinned(role, uses[id])}};
   }
-  const GradientRing ring = gradient_ring(draft, problem.layout);
   plan.ring_bytes = ring.bytes;
   for (const auto& [bucket, turn] : ring.turns) {
     BucketPlace& place = plan.buckets[bucket].places[0];
@@ -114,10 +113,20 @@ void account(const Problem& problem, Plan& plan) {
 
 }  // namespace
 
+namespace {
+
+Draft drafted(const Problem& problem, const Choices& choices, std::uint32_t gathers_ahead = 0) {
+  Draft draft = make_lifetimes(*problem.graph, problem.analysis, problem.layout, choices, gathers_ahead);
+  draft.early_updates = problem.early_updates;
+  return draft;
+}
+
+}  // namespace
+
 Sketcher::Sketcher(const Problem& problem, const Choices& choices)
     : problem_(problem),
       choices_(choices),
-      draft_(make_lifetimes(*problem.graph, problem.analysis, problem.layout, choices)),
+      draft_(drafted(problem, choices)),
       durations_(durations_of(draft_)),
       serial_bytes_(serial_peak_bytes(draft_, problem.layout)) {}
 
@@ -129,8 +138,7 @@ Durations Sketcher::durations_of(const Draft& draft) const {
 
 Sketch Sketcher::within(Bytes cap, std::uint32_t gathers_ahead) const {
   if (problem_.layout.has_peers && gathers_ahead > 0) {
-    Draft ahead =
-        make_lifetimes(*problem_.graph, problem_.analysis, problem_.layout, choices_, gathers_ahead);
+    Draft ahead = drafted(problem_, choices_, gathers_ahead);
     if (serial_peak_bytes(ahead, problem_.layout) <= cap) {
       const Durations durations = durations_of(ahead);
       return measured(schedule_within(std::move(ahead), durations, problem_.layout, {.cap = cap}));
@@ -153,7 +161,8 @@ Sketch Sketcher::measured(Draft draft) const {
 double least_seconds(const Problem& problem, const Draft& draft, const AddWaits& more) {
   problem.throw_if_cancelled();
   Plan plan = start_plan(problem.sizes, draft);
-  make_instructions(*problem.graph, problem.layout, draft, ByteWaits::none, plan);
+  make_instructions(*problem.graph, problem.layout, draft, gradient_ring(draft, problem.layout),
+                    ByteWaits::none, plan);
   if (more) more(draft, plan);
   return simulate(*problem.graph, plan, without_contention(*problem.machine)).step_seconds;
 }
@@ -163,7 +172,8 @@ double estimated_seconds(const Problem& problem, const Sketch& sketch) {
   Plan plan = start_plan(problem.sizes, sketch.draft);
   const Bytes cap = sketch.live_peak_bytes + sketch.live_peak_bytes / 100;
   const Draft early = Claims(sketch.draft, problem.layout).within(cap);
-  make_instructions(*problem.graph, problem.layout, early, ByteWaits::by_amount, plan);
+  make_instructions(*problem.graph, problem.layout, early, gradient_ring(early, problem.layout),
+                    ByteWaits::by_amount, plan);
   return simulate(*problem.graph, plan, *problem.machine, problem.speeds).step_seconds;
 }
 
@@ -172,7 +182,7 @@ Bytes host_bytes(const Problem& problem, const Draft& draft) {
   Bytes bytes = 0;
   for (BucketId id = 0; id < uses.size(); ++id)
     if (is_on_host(problem.layout.roles[id], uses[id])) bytes += problem.layout.buckets[id].bytes;
-  if (problem.layout.optimizer_in_backward) {
+  if (draft.early_updates == EarlyUpdates::final) {
     const GradientRing ring = gradient_ring(draft, problem.layout);
     for (const auto& [bucket, turn] : ring.turns) bytes -= problem.layout.buckets[bucket].bytes;
     return bytes + ring.bytes;
@@ -197,9 +207,10 @@ Plan complete_at(const Problem& problem, const Draft& draft, const std::vector<B
     plan.device_peak_bytes = std::max(plan.device_peak_bytes, end);
   }
   plan.live_peak_bytes = scheduled_peak_bytes(draft, problem.layout);
-  make_instructions(*problem.graph, problem.layout, draft, ByteWaits::by_address, plan);
+  const GradientRing ring = gradient_ring(draft, problem.layout);
+  make_instructions(*problem.graph, problem.layout, draft, ring, ByteWaits::by_address, plan);
   if (more) more(draft, plan);
-  decide_residency(problem, draft, plan);
+  decide_residency(problem, draft, ring, plan);
   account(problem, plan);
   return plan;
 }

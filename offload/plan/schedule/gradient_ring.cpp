@@ -87,7 +87,7 @@ std::vector<Position> last_transfers(const Draft& draft, const BucketLayout& lay
 }
 
 GradientRing gradient_ring(const Draft& draft, const BucketLayout& layout) {
-  if (!layout.optimizer_in_backward) return {};
+  if (draft.early_updates != EarlyUpdates::final) return {};
   const std::vector<Gradient> gradients = gradients_in_ring(draft, layout);
   Bytes all = 0, largest = 0, second = 0;
   const auto has_room_for = [&](Bytes part) {

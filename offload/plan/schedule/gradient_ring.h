@@ -41,7 +41,7 @@ struct GradientRing {
 };
 
 // Has the gradients of updates before the gate, where these are made for good
-// (BucketLayout::optimizer_in_backward), but for those that rest on the host as sums of micro-batches. Has a
+// (EarlyUpdates::final), but for those that rest on the host as sums of micro-batches. Has a
 // ring_part-th of their bytes, the two largest at least (of a gradient that is cut, two slices), and more
 // where a gradient would otherwise leave before an update that has to come first stands in the plan. In that
 // order, one that leaves by slices follows the others that leave behind the same op, and their updates; and

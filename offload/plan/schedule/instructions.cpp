@@ -29,14 +29,14 @@ InstructionId latest(const OnLanes& ids) {
 
 class Assembler {
  public:
-  Assembler(const Graph& graph, const BucketLayout& layout, const Draft& draft, ByteWaits byte_waits,
-            Plan& plan)
+  Assembler(const Graph& graph, const BucketLayout& layout, const Draft& draft, const GradientRing& ring,
+            ByteWaits byte_waits, Plan& plan)
       : graph_(graph),
         layout_(layout),
         draft_(draft),
         byte_waits_(byte_waits),
         plan_(plan),
-        ring_(gradient_ring(draft, layout)),
+        ring_(ring),
         slots_(make_slots(graph, layout, draft, ring_)),
         prefetch_of_(draft.lifetimes.size(), no_id),
         last_prefetch_of_(draft.lifetimes.size(), no_id),
@@ -69,7 +69,8 @@ class Assembler {
       plan_.instructions.back().part = slot.part;
       if (slot.kind == InstructionKind::speculate)
         plan_.undo_bytes = std::max(plan_.undo_bytes, slot.part.end);
-      plan_.optimizer_in_backward |= layout_.optimizer_in_backward && slot.place == Slot::Place::early;
+      plan_.optimizer_in_backward |=
+          draft_.early_updates == EarlyUpdates::final && slot.place == Slot::Place::early;
       if (byte_waits_ != ByteWaits::by_address) continue;
       const std::span<const LifetimeId> uses = uses_of(slot);
       plan_.instructions.back().uses.assign(uses.begin(), uses.end());
@@ -287,7 +288,7 @@ class Assembler {
   const Draft& draft_;
   ByteWaits byte_waits_;
   Plan& plan_;
-  const GradientRing ring_;
+  const GradientRing& ring_;
   const std::vector<Slot> slots_;    // by instruction
   OnLanes last_backward_ = nowhere;  // each device lane's last before the gate
   std::vector<WantedWait> wanted_;
@@ -299,8 +300,8 @@ class Assembler {
 }  // namespace
 
 void make_instructions(const Graph& graph, const BucketLayout& layout, const Draft& draft,
-                       ByteWaits byte_waits, Plan& plan) {
-  Assembler(graph, layout, draft, byte_waits, plan).run();
+                       const GradientRing& ring, ByteWaits byte_waits, Plan& plan) {
+  Assembler(graph, layout, draft, ring, byte_waits, plan).run();
 }
 
 }  // namespace stowage

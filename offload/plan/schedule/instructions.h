@@ -7,6 +7,7 @@
 // Ordering", 1988).
 #pragma once
 
+#include "offload/plan/schedule/gradient_ring.h"
 #include "offload/plan/schedule/lifetimes.h"
 
 namespace stowage {
@@ -18,10 +19,10 @@ enum class ByteWaits : std::uint8_t {
   by_address,  // the last uses of the lifetimes that had these bytes before
 };
 
-// Fills instructions, gate, and each lifetime's `end`. `plan.lifetimes` holds the draft's lifetimes in the
-// same order, with offsets if waits go by address. The two other kinds are for estimates of time, and leave
-// Instruction::uses empty.
+// `ring`: of the draft. Fills instructions, gate, and each lifetime's `end`. `plan.lifetimes` holds the
+// draft's lifetimes in the same order, with offsets if waits go by address. The two other kinds are for
+// estimates of time, and leave Instruction::uses empty.
 void make_instructions(const Graph& graph, const BucketLayout& layout, const Draft& draft,
-                       ByteWaits byte_waits, Plan& plan);
+                       const GradientRing& ring, ByteWaits byte_waits, Plan& plan);
 
 }  // namespace stowage

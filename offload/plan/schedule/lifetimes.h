@@ -72,6 +72,7 @@ struct Draft {
   std::vector<DraftLifetime> lifetimes;
   Uses uses;
   std::vector<std::uint8_t> speculated;  // as in Choices
+  EarlyUpdates early_updates = EarlyUpdates::undoable;
   // Whether the update op of a parameter in this bucket, on the host, begins before the gate.
   bool speculates(BucketId parameters) const { return !speculated.empty() && speculated[parameters] != 0; }
 

@@ -102,7 +102,7 @@ class SlotMaker {
       bool gate = layout_.bucket_of[graph_.clip] != no_id && writes(op, graph_.clip);
       const bool early = !gate && draft_.speculates(parameters_of(graph_, layout_, op));
       if (early) add_early(op);
-      if (early && layout_.optimizer_in_backward) continue;
+      if (early && draft_.early_updates == EarlyUpdates::final) continue;
       const Position turn = gate ? 0 : rank[parameters_of(graph_, layout_, op)];
       slots_.push_back({.position = draft_.backward_end - 1,
                         .place = gate ? Slot::Place::gate : Slot::Place::host,
@@ -127,7 +127,7 @@ class SlotMaker {
               .kind = InstructionKind::commit,
               .lane = LaneRole::host,
               .op = op};
-    if (!layout_.optimizer_in_backward) {
+    if (draft_.early_updates == EarlyUpdates::undoable) {
       slot.kind = InstructionKind::speculate;
       slot.part = {undo_bytes_, undo_bytes_ + undo_bytes(graph_, graph_.op(op))};
       undo_bytes_ = slot.part.end;

@@ -115,7 +115,7 @@ class CandidateFinder {
   // The program does not say here which updates should be early.
   std::vector<Choices> with_speculations(const Problem& problem, const Choices& choices) const {
     std::vector<Choices> all{choices};
-    const bool saves_host_bytes = problem.layout.optimizer_in_backward;
+    const bool saves_host_bytes = problem.early_updates == EarlyUpdates::final;
     if ((size_.least_host && !saves_host_bytes) || !settings_.speculates) return all;
     for (const double share : settings_.early_shares) {
       Choices& changed = all.emplace_back(choices);

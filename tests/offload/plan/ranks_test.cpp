@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "offload/plan/bound/program.h"
+#include "offload/plan/problem/settings.h"
 #include "src/graph/cost.h"
 #include "stowage/launch_table.h"
 #include "stowage/models.h"
@@ -208,7 +209,8 @@ TEST(RankPlans, TheLeastDeviceMemoryIsNotSlowerWithMoreHostMemoryAfterMuchWork) 
   const Graph graph = four_ranks_gpt(8);
   const Machine machine = cards_without_links();
   const Bytes least = minimum_bytes(graph, machine);
-  Planner planner(graph, machine, {.settings = {.most_work = 1000}});
+  Planner planner(graph, machine,
+                  {.settings = std::make_shared<PlannerSettings>(PlannerSettings{.most_work = 1000})});
   const auto seconds = [&](Bytes host) {
     return std::get<Plan>(planner.answer({.device = least, .host = host}).outcome).predicted_step_seconds;
   };

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "offload/plan/problem/settings.h"
 #include "stowage/models.h"
 #include "stowage/planner.h"
 #include "tests/support/draws.h"
@@ -35,7 +36,7 @@ Machine with_host(double bytes_per_second) {
 
 PlanOptions without_speculation() {
   PlanOptions options;
-  options.settings.speculates = false;
+  options.speculates = false;
   return options;
 }
 

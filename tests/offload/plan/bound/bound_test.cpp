@@ -89,8 +89,8 @@ TEST(Bound, AnEarlyUpdateBeforeTheTurnIsFree) {
     setting.machine.host_bytes_per_second = 28000;
     op("adamw1").cost.bytes = 28000 * seconds_of_w1;
     op("adamw0").cost.bytes = 28000 * seconds_of_w0;
-    const Problem problem =
-        make_problem(graph, setting.machine, {.target_bytes = 0, .optimizer_in_backward = true});
+    const Problem problem = make_problem(graph, setting.machine, {.target_bytes = 0},
+                                         MicroBatchOrder::layer_major, {}, EarlyUpdates::final);
     return lower_bound(problem, {20100, unlimited}).seconds;
   };
   const double free = bound(0, 0);

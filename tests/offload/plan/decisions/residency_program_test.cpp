@@ -8,6 +8,7 @@
 #include <string>
 
 #include "offload/plan/decisions/extreme_choices.h"
+#include "offload/plan/problem/settings.h"
 #include "src/graph/cost.h"
 #include "tests/support/chain_graph.h"
 #include "tests/support/draws.h"

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include "offload/plan/problem/settings.h"
 #include "stowage/planner.h"
 #include "tests/support/chain_graph.h"
 
@@ -13,7 +14,7 @@ TEST(JoinedUnits, APlanOfThemIsValidAndFaster) {
   Machine machine;
   machine.h2d = machine.d2h = {.bytes_per_second = 2e8, .latency_seconds = 1e-6, .throttled = true};
   PlanOptions alone;
-  alone.settings.joined_units.clear();
+  own_settings(alone).joined_units.clear();
   const Budget budget{.device = 20'000'000};
   const auto plan_with = [&](const PlanOptions& options) {
     const Plan plan = std::get<Plan>(make_plan(graph, machine, budget, options));

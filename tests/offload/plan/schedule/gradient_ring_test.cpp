@@ -24,9 +24,9 @@ std::vector<ByteRange> slices_of(const LeavingGradient& gradient) {
 // Of bucket 2i, which is the gradient of bucket 2i + 1.
 GradientRing ring_of(const std::vector<LeavingGradient>& gradients) {
   BucketLayout layout;
-  layout.optimizer_in_backward = true;
   Draft draft;
   draft.backward_end = 100;
+  draft.early_updates = EarlyUpdates::final;
   for (const LeavingGradient& each : gradients) {
     const auto bucket = static_cast<BucketId>(layout.buckets.size());
     layout.buckets.resize(bucket + 2);

@@ -9,6 +9,7 @@
 
 #include "offload/plan/decisions/extreme_choices.h"
 #include "offload/plan/decisions/prices.h"
+#include "offload/plan/problem/settings.h"
 #include "stowage/graph_builder.h"
 #include "stowage/models.h"
 #include "stowage/planner.h"
@@ -76,7 +77,7 @@ TEST(Cells, AnAnswerSaysWhetherALimitEndedTheSearch) {
   const Graph graph = testing::random_graph(101);
   const Machine machine = testing::any_machine(101);
   const auto is_complete = [&](const PlannerSettings& settings) {
-    Planner planner(graph, machine, {.settings = settings});
+    Planner planner(graph, machine, {.settings = std::make_shared<PlannerSettings>(settings)});
     return planner.answer({planner.minimum_bytes(), unlimited}).is_complete;
   };
   EXPECT_TRUE(is_complete({}));
@@ -226,7 +227,7 @@ TEST(Cells, BudgetsThatRiseGetNoPlanOfMoreTimeAndPriceThanOneBefore) {
     const Machine machine = testing::any_machine(seed);
     PlannerSettings hasty;  // reaches its limits at once, instead of looking at all cells again
     hasty.most_work = hasty.patience = hasty.longest_work = 1;
-    Planner planner(graph, machine, {.settings = hasty});
+    Planner planner(graph, machine, {.settings = std::make_shared<PlannerSettings>(hasty)});
     double before = std::numeric_limits<double>::infinity();
     for (const Bytes budget : ladder(planner.minimum_bytes(), planner.need_bytes())) {
       const auto outcome = planner.answer({budget, unlimited}).outcome;

@@ -1,4 +1,4 @@
-#include "tools/calibrate/link_fit.h"
+#include "tools/calibrate/fit.h"
 
 #include <algorithm>
 
@@ -7,8 +7,14 @@
 namespace stowage {
 namespace {
 
-// Sums over the samples, each weighted by 1 / seconds: the normal equations of latency + bytes / peak =
-// seconds.
+struct Share {
+  double work = 0;
+  double seconds = 0;
+  double rate(double otherwise) const { return work > 0 && seconds > 0 ? work / seconds : otherwise; }
+};
+
+// Sums over the samples, each weighted by 1 / seconds: the normal equations of latency + bytes / peak
+// = seconds.
 struct Sums {
   double one = 0, bytes = 0, bytes_squared = 0;  // weighted
   double count = 0, plain_bytes = 0;             // times seconds, weighted
@@ -40,6 +46,26 @@ void require_two_sizes(std::span<const CopySample> samples) {
 }
 
 }  // namespace
+
+FittedRates fit_rates(std::span<const OpTime> times, Machine& machine) {
+  constexpr int rounds = 4;
+  FittedRates fitted;
+  for (int round = 0; round < rounds; ++round) {
+    Share arithmetic;
+    Share memory;
+    for (const OpTime& time : times) {
+      const bool computes =
+          time.cost.flops / machine.flops_per_second > time.cost.bytes / machine.device_bytes_per_second;
+      Share& share = computes ? arithmetic : memory;
+      share.work += computes ? time.cost.flops : time.cost.bytes;
+      share.seconds += std::max(0.0, time.seconds - machine.launch_seconds);
+    }
+    machine.flops_per_second = arithmetic.rate(machine.flops_per_second);
+    machine.device_bytes_per_second = memory.rate(machine.device_bytes_per_second);
+    fitted = {arithmetic.seconds > 0, memory.seconds > 0};
+  }
+  return fitted;
+}
 
 Link fit_link(std::span<const CopySample> samples) {
   require_two_sizes(samples);

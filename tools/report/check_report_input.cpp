@@ -1,4 +1,4 @@
-#include "tools/report/belongs.h"
+#include "tools/report/check_report_input.h"
 
 #include <fmt/format.h>
 
@@ -76,6 +76,23 @@ void require_instruction(const Graph& graph, const Plan& plan, InstructionId id)
   }
 }
 
+bool in_order(const RunColumn& column) {
+  return column.first <= column.last && std::isfinite(column.least) && std::isfinite(column.most) &&
+         column.least <= column.mean && column.mean <= column.most;
+}
+
+void require_line(const RunChart& chart, const RunLine& line) {
+  for (std::size_t i = 0; i < line.columns.size(); ++i) {
+    const RunColumn& column = line.columns[i];
+    const bool follows = i == 0 || line.columns[i - 1].last < column.first;
+    if (in_order(column) && follows && !(chart.logarithmic && column.least <= 0)) continue;
+    throw InvalidInput(fmt::format(
+        "column {} of '{}' in the chart '{}' is of steps {} to {} with {} <= {} <= {}: give columns "
+        "with rising steps and finite values in order, above 0 on a logarithmic axis",
+        i, line.name, chart.title, column.first, column.last, column.least, column.mean, column.most));
+  }
+}
+
 }  // namespace
 
 Position positions_of(const Plan& plan) {
@@ -118,6 +135,11 @@ void require_times(const Timeline& timeline) {
                       interval.begin, interval.end));
     }
   }
+}
+
+void require_run(const RunHistory& run) {
+  for (const RunChart& chart : run.charts)
+    for (const RunLine& line : chart.lines) require_line(chart, line);
 }
 
 }  // namespace stowage::report

@@ -1,4 +1,4 @@
-// What a report needs to be true before it looks anything up.
+// Checks of a report's input, made before the report looks anything up in it.
 #pragma once
 
 #include "stowage/graph.h"
@@ -19,5 +19,9 @@ void require_times(const Timeline& timeline);
 
 // Instructions of the compute lane: launches and recomputes.
 Position positions_of(const Plan& plan);
+
+// Throws InvalidInput for a column whose steps or values are not in order, or not finite, or do not follow on
+// the column before, and for a logarithmic chart with values that have no logarithm.
+void require_run(const RunHistory& run);
 
 }  // namespace stowage::report

@@ -1,4 +1,4 @@
-#include "tools/report/belongs.h"
+#include "tools/report/check_report_input.h"
 
 #include <functional>
 #include <limits>
