@@ -6,6 +6,7 @@
 #include <set>
 
 #include "offload/plan/policies/policies.h"
+#include "offload/plan/problem/units.h"
 #include "offload/recompute/recompute.h"
 #include "stowage/models.h"
 #include "tests/support/random_graph.h"

@@ -9,6 +9,7 @@
 #include "offload/plan/decisions/extreme_choices.h"
 #include "offload/plan/decisions/residency_program.h"
 #include "offload/plan/problem/settings.h"
+#include "offload/plan/schedule/candidate.h"
 #include "offload/plan/schedule/places.h"
 #include "stowage/error.h"
 #include "tests/support/chain_graph.h"

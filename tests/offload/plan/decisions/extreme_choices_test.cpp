@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <random>
 
+#include "offload/plan/schedule/candidate.h"
 #include "tests/support/chain_graph.h"
 #include "tests/support/draws.h"
 #include "tests/support/random_graph.h"

@@ -9,6 +9,7 @@
 
 #include "offload/plan/decisions/extreme_choices.h"
 #include "offload/plan/problem/settings.h"
+#include "offload/plan/schedule/candidate.h"
 #include "src/graph/cost.h"
 #include "tests/support/chain_graph.h"
 #include "tests/support/draws.h"

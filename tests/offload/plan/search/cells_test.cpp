@@ -10,6 +10,7 @@
 #include "offload/plan/decisions/extreme_choices.h"
 #include "offload/plan/decisions/prices.h"
 #include "offload/plan/problem/settings.h"
+#include "offload/plan/schedule/candidate.h"
 #include "stowage/graph_builder.h"
 #include "stowage/models.h"
 #include "stowage/planner.h"
