@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "offload/plan/problem/settings.h"
 #include "src/machine/chosen_machine.h"
 #include "stowage/machine_file.h"
 #include "stowage/planner.h"
@@ -104,7 +105,7 @@ Outcome outcome_of(const std::vector<Case>& cases, const std::vector<std::vector
   for (std::size_t c = 0; c < cases.size(); ++c)
     for (const Bytes budget : budgets[c]) {
       PlanOptions options;
-      technique.without(options.settings);
+      technique.without(own_settings(options));
       const auto planned = make_plan(cases[c].graph, cases[c].machine, {.device = budget}, options);
       const Plan* plan = std::get_if<Plan>(&planned);
       outcome.steps.push_back(plan != nullptr ? plan->predicted_step_seconds : NAN);

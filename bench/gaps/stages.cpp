@@ -15,6 +15,7 @@
 #include <string>
 
 #include "offload/plan/decisions/residency_program.h"
+#include "offload/plan/problem/settings.h"
 #include "offload/plan/schedule/candidate.h"
 #include "stowage/error.h"
 #include "stowage/machine_file.h"

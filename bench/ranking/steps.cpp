@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "offload/plan/problem/settings.h"
 #include "src/graph/cost.h"
 #include "stowage/engine.h"
 #include "stowage/machine_file.h"
@@ -169,12 +170,12 @@ class Contest {
     for (const Policy policy : every_policy) enter(std::string(to_string(policy)), {.policy = policy});
     for (const double risk : words.transfer_risks) {
       PlanOptions options;
-      options.settings.transfer_risk_on_cores = risk;
+      own_settings(options).transfer_risk_on_cores = risk;
       enter(fmt::format("auto with transfer risk {}", risk), options);
     }
     for (const double price : words.replay_prices) {
       PlanOptions options;
-      options.settings.replay_price = price;
+      own_settings(options).replay_price = price;
       enter(fmt::format("auto with replay price {}", price), options);
     }
   }

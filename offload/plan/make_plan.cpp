@@ -1,4 +1,4 @@
-// Who answers which policy, and with what budget. See planner.h for the promise that it keeps.
+// The Planner: who answers which policy, and with what budget. planner.h has the promises that it keeps.
 
 #include <fmt/format.h>
 
@@ -12,6 +12,7 @@
 #include "offload/plan/decisions/extreme_choices.h"
 #include "offload/plan/decisions/prices.h"
 #include "offload/plan/policies/policies.h"
+#include "offload/plan/problem/settings.h"
 #include "offload/plan/problem/units.h"
 #include "offload/plan/schedule/places.h"
 #include "offload/plan/search/cells.h"
@@ -22,7 +23,7 @@
 namespace stowage {
 namespace {
 
-// One for each order of micro-batches that `wanted` lets.
+// Returns a problem for each order of micro-batches that `wanted` allows.
 using WantedOrder = std::optional<MicroBatchOrder>;
 std::vector<Problem> make_problems(const Graph& graph, const Machine& machine, const BucketOptions& options,
                                    WantedOrder wanted, const std::stop_token& stop, EarlyUpdates early) {
@@ -36,12 +37,13 @@ std::vector<Problem> make_problems(const Graph& graph, const Machine& machine, c
 EarlyUpdates early_updates(const PlanOptions& options) {
   return options.optimizer_in_backward ? EarlyUpdates::final : EarlyUpdates::undoable;
 }
-// The automatic policy's problems: one for each bucket size, smallest first, and order. `units` is the graph
-// in the units that `replays` may rebuild.
+// Returns the automatic policy's problems: one for each bucket size, smallest first, and each order. `units`
+// is the graph in the units that `replays` may rebuild.
 std::vector<Problem> automatic_problems(const Graph& units, const Machine& machine,
-                                        const PlanOptions& options, Replays replays) {
+                                        const PlanOptions& options, const PlannerSettings& settings,
+                                        Replays replays) {
   std::vector<Bytes> sizes{options.bucket_bytes};
-  if (options.bucket_bytes == 0 && options.settings.efficient_buckets)
+  if (options.bucket_bytes == 0 && settings.efficient_buckets)
     sizes.push_back(efficient_bucket_bytes(machine));
   std::vector<Problem> problems;
   for (const Bytes size : sizes) {
@@ -54,15 +56,21 @@ std::vector<Problem> automatic_problems(const Graph& units, const Machine& machi
     for (Problem& problem : problems) problem.items = whole_unit_items(problem.items);
   return problems;
 }
+PlannerSettings settings_of(const PlanOptions& options) {
+  PlannerSettings settings = options.settings ? *options.settings : PlannerSettings{};
+  settings.speculates &= options.speculates;
+  return settings;
+}
 Plan resident_plan(const Problem& problem) {
   Choices choices = resident_choices(problem);
-  // Serial, so that *need* depends on no rate.
+  // The schedule is serial, so that *need* depends on no rate.
   Plan plan = complete(problem, Sketcher(problem, choices).serial().draft);
   plan.policy = "none";
   return plan;
 }
 
-// Of the orders, the one that needs least: without transfers all take the same time.
+// The plan with everything on the device, in the order that needs least memory. Without transfers all orders
+// take the same time.
 struct Resident {
   Problem problem;
   Plan plan;
@@ -80,7 +88,8 @@ Resident least_resident(const Graph& graph, const Machine& machine, WantedOrder 
   return {std::move(problems[static_cast<std::size_t>(least - plans.begin())]), std::move(*least)};
 }
 
-// The minimum-memory plan: nothing in it depends on the machine's rates.
+// The plan of least device memory, which depends on no rate of the machine, and the op that needs most
+// memory in it.
 struct Minimum {
   Plan plan;
   std::string op;
@@ -97,7 +106,7 @@ Minimum minimum_plan(const Problem& problem) {
   least->plan.policy = "auto";
   return std::move(*least);
 }
-// Of the orders, with the smallest buckets.
+// Returns the minimum over all orders, with the smallest buckets.
 Minimum least_minimum(const std::vector<Problem>& problems) {
   Minimum least = minimum_plan(problems.front());
   for (std::size_t i = 1; i < problems.size(); ++i) {
@@ -119,7 +128,7 @@ Plan with_bound(Plan plan, const Problem& problem, const Budget& budget) {
 // never slower than one of them that fits. Each is made when it is first needed.
 class EmulatedPlans {
  public:
-  // Keeps a reference to them.
+  // Keeps a reference: `problems` must outlive it.
   explicit EmulatedPlans(PolicyProblems& problems) {
     for (PolicyMember& member : all_policy_members(problems)) members_.push_back({std::move(member)});
   }
@@ -140,8 +149,8 @@ class EmulatedPlans {
     }
   }
 
-  // The fewest host bytes of those made that fit `device`: of all, once `improve` has found none. Unlimited
-  // where none fits.
+  // Returns the fewest host bytes of the plans made so far that fit into `device`; unlimited if none fits.
+  // All plans have been made once `improve` has found none.
   Bytes least_host(Bytes device) const {
     Bytes least = unlimited;
     for (const Member& member : members_)
@@ -154,7 +163,7 @@ class EmulatedPlans {
   struct Member {
     PolicyMember of;
     std::optional<Bytes> live_bytes{};
-    double least_seconds = 0;  // no plan of it takes less
+    double least_seconds = 0;  // no plan of the member takes less
     std::optional<RankedPlan> plan{};
   };
   static void look_at(Member& member) {
@@ -168,13 +177,15 @@ class EmulatedPlans {
 
 }  // namespace
 
-// What does not depend on the budget is made when it is first asked for. Device bytes here are an arena's.
+// The parts of a planner. Parts that do not depend on the budget are made when they are first asked for.
+// Device bytes here are an arena's.
 class Planner::Parts {
  public:
   Parts(const Graph& graph, const Machine& machine, const PlanOptions& options)
       : graph_(graph),
         machine_(machine),
         options_(options),
+        settings_(settings_of(options)),
         policy_problems_(graph, machine, options.bucket_bytes, options.stop) {
     if (!options.optimizer_in_backward) return;
     require_no_clipping(graph);
@@ -198,14 +209,12 @@ class Planner::Parts {
     if (options_.policy != Policy::automatic) return std::holds_alternative<Plan>(plan(budget));
     return minimum() <= budget.device && found(budget).has_value();
   }
-  // Of the last plan().
+  // Returns whether the last plan() was complete (Answer::is_complete).
   bool is_complete() const { return is_complete_; }
-  PlanPrice price_of(const Plan& plan) const {
-    return stowage::price_of(plan, graph_, machine_, options_.settings);
-  }
+  PlanPrice price_of(const Plan& plan) const { return stowage::price_of(plan, graph_, machine_, settings_); }
   const Machine& machine() const { return machine_; }
 
-  // Of any order of micro-batches, whatever the options say.
+  // Returns the need over all orders of micro-batches, whatever the options say.
   Bytes need() {
     if (!options_.order) return resident().plan.device_peak_bytes;
     if (!need_) need_ = least_resident(graph_, machine_, {}, options_.stop).plan.device_peak_bytes;
@@ -223,7 +232,7 @@ class Planner::Parts {
     if (!resident_) resident_ = least_resident(graph_, machine_, options_.order, options_.stop);
     return *resident_;
   }
-  // With one tensor in each bucket.
+  // Returns the problem with one tensor in each bucket.
   const Problem& single() {
     if (!single_)
       single_ = std::move(
@@ -231,11 +240,11 @@ class Planner::Parts {
               .front());
     return *single_;
   }
-  // Of the replays that the options say; behind them those of joined units and of whole blocks.
+  // Returns the problems with the options' replays, then those of joined units, then those of whole blocks.
   const std::vector<Problem>& problems() {
     if (!problems_.empty()) return problems_;
     const Graph& units = rebuilds_whole_blocks() ? policy_problems_.graph() : graph_;
-    std::vector<Problem> made = automatic_problems(units, machine_, options_, options_.replays);
+    std::vector<Problem> made = automatic_problems(units, machine_, options_, settings_, options_.replays);
     chosen_ = made.size();
     if (!rebuilds_whole_blocks()) {
       add_joined(made);
@@ -245,16 +254,15 @@ class Planner::Parts {
   }
   void add_whole_blocks(std::vector<Problem>& problems) {
     const Graph& blocks = policy_problems_.graph();
-    if (!options_.settings.whole_blocks || blocks.unit_names == graph_.unit_names) return;
-    for (Problem& problem : automatic_problems(blocks, machine_, options_, Replays::whole_blocks))
+    if (!settings_.whole_blocks || blocks.unit_names == graph_.unit_names) return;
+    for (Problem& problem : automatic_problems(blocks, machine_, options_, settings_, Replays::whole_blocks))
       problems.push_back(std::move(problem));
   }
-  // Of the graph in joined units, where that may save much.
+  // Adds problems of the graph in joined units, if these may save much.
   void add_joined(std::vector<Problem>& problems) {
-    if (graph_.micro_batches > 1 || crossing_share(problems.front().items) < options_.settings.crossing_share)
-      return;
+    if (graph_.micro_batches > 1 || crossing_share(problems.front().items) < settings_.crossing_share) return;
     joined_.clear();
-    for (const std::uint32_t count : options_.settings.joined_units) {
+    for (const std::uint32_t count : settings_.joined_units) {
       joined_.push_back(std::make_unique<Graph>(with_joined_units(graph_, count)));
       problems.push_back(make_problem(*joined_.back(), machine_, {.target_bytes = options_.bucket_bytes},
                                       MicroBatchOrder::layer_major, options_.stop, early_updates(options_)));
@@ -269,7 +277,7 @@ class Planner::Parts {
   }
   Cells& cells() {
     if (!cells_)
-      cells_.emplace(problems(), single(), minimum(), resident().plan.device_peak_bytes, options_.settings);
+      cells_.emplace(problems(), single(), minimum(), resident().plan.device_peak_bytes, settings_);
     return *cells_;
   }
 
@@ -293,26 +301,26 @@ class Planner::Parts {
       return Infeasible{budget.host, fewest.bytes, true, least().op, fewest.at_most};
     }
     Plan plan = with_bound(std::move(best->plan), single(), budget);
-    is_complete_ |= plan.lower_bound_seconds >= best->ranked_seconds * (1 - options_.settings.close_enough);
+    is_complete_ |= plan.lower_bound_seconds >= best->ranked_seconds * (1 - settings_.close_enough);
     return plan;
   }
-  // By the search for the fastest. The device memory is no less than the minimum.
+  // Returns the plan that the search for the fastest finds. Requires device memory of at least the minimum.
   std::optional<RankedPlan> found(const Budget& budget) {
     std::optional<RankedPlan> best;
     offer(resident().plan, resident().problem, budget, best);
     offer(least().plan, problems().front(), budget, best);
     is_complete_ = cells().improve(budget, best);
-    if (EmulatedPlans* others = emulated()) others->improve(budget, options_.settings, best);
+    if (EmulatedPlans* others = emulated()) others->improve(budget, settings_, best);
     return best;
   }
   void offer(const Plan& plan, const Problem& problem, const Budget& budget,
              std::optional<RankedPlan>& best) {
     if (plan.device_peak_bytes > budget.device || plan.host_bytes > budget.host) return;
-    RankedPlan offered = ranked(plan, problem, options_.settings);
+    RankedPlan offered = ranked(plan, problem, settings_);
     offered.plan.policy = to_string(Policy::automatic);
     if (!best || offered.ranked_seconds < best->ranked_seconds) best = std::move(offered);
   }
-  // Of the plans of few host bytes, for a budget in which the search finds none.
+  // Returns the fastest plan of few host bytes, for a budget in which the search finds none.
   std::optional<RankedPlan> fastest_of_few(const Budget& budget) {
     std::optional<RankedPlan> best;
     for (const RankedPlan& plan : fewest_in(budget.device).plans)
@@ -326,10 +334,10 @@ class Planner::Parts {
     std::vector<Bytes> others{least().plan.host_bytes};
     if (resident().plan.device_peak_bytes <= device) others.push_back(resident().plan.host_bytes);
     if (EmulatedPlans* of_others = emulated()) others.push_back(of_others->least_host(device));
-    Cells cells(problems(), single(), minimum(), resident().plan.device_peak_bytes, options_.settings);
+    Cells cells(problems(), single(), minimum(), resident().plan.device_peak_bytes, settings_);
     return fewest_[device] = fewest_host(cells, device, others);
   }
-  // Null where the options ask for an order that none of them has.
+  // Returns null if the options ask for an order that no emulated system has.
   EmulatedPlans* emulated() {
     if (options_.order.value_or(MicroBatchOrder::layer_major) != MicroBatchOrder::layer_major) return nullptr;
     if (!emulated_) emulated_.emplace(policy_problems_);
@@ -339,13 +347,14 @@ class Planner::Parts {
   const Graph& graph_;
   const Machine& machine_;
   PlanOptions options_;
+  PlannerSettings settings_;
   std::optional<Resident> resident_;
   std::optional<Bytes> need_;
   std::optional<Problem> single_;
-  PolicyProblems policy_problems_;  // and the graph in whole blocks
+  PolicyProblems policy_problems_;  // they also own the graph in whole blocks
   std::vector<std::unique_ptr<Graph>> joined_;
   std::vector<Problem> problems_;
-  std::size_t chosen_ = 0;  // of them, with the replays that the options say
+  std::size_t chosen_ = 0;  // so many of problems_, the first ones, have the options' replays
   std::optional<Minimum> minimum_;
   std::optional<Cells> cells_;
   std::map<Bytes, FewestHost> fewest_;  // by device memory, where a budget of host memory was too small
@@ -359,7 +368,7 @@ Planner::~Planner() = default;
 Planner::Planner(Planner&&) noexcept = default;
 Planner& Planner::operator=(Planner&&) noexcept = default;
 
-// Between budgets, with the overhead, and arenas, without.
+// Converts between budgets, which include the overhead, and arenas, which do not.
 Answer Planner::answer(const Budget& budget) {
   const Machine& machine = parts_->machine();
   Answer answer{parts_->plan({machine.arena_in(budget.device), budget.host}), need_bytes(), minimum_bytes()};

@@ -2,16 +2,17 @@
 // candidates of one or two cells. It then takes a fifth of the time; its plans are as varied, but slower.
 #pragma once
 
+#include "offload/plan/problem/settings.h"
 #include "stowage/planner.h"
 #include "tests/support/draws.h"
 
 namespace stowage::testing {
 
 inline void take_few_candidates(PlanOptions& options) {
-  options.settings.most_work = 1;
-  options.settings.patience = 1;
-  options.settings.trials = 0;
-  options.settings.rooms = {1, 0.9, 0.7, 0.5};
+  own_settings(options).most_work = 1;
+  own_settings(options).patience = 1;
+  own_settings(options).trials = 0;
+  own_settings(options).rooms = {1, 0.9, 0.7, 0.5};
 }
 
 // Returns a planner for tests that ask more than one question about a graph. After the first question, each

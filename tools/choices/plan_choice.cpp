@@ -111,7 +111,7 @@ PlanChoice parse(const RawPlanOptions& raw) {
   choice.options.policy = policy_from(raw.policy).value_or(Policy::automatic);
   choice.options.bucket_bytes =
       with_prefix("--bucket-size: ", [&] { return parse_bucket_size(raw.bucket_size); });
-  choice.options.settings.speculates = raw.speculate != "off";
+  choice.options.speculates = raw.speculate != "off";
   choice.options.optimizer_in_backward = raw.optimizer_in_backward;
   return choice;
 }

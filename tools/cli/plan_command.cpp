@@ -279,7 +279,7 @@ PlanCommand parse(const RawPlanCommand& raw) {
   command.host_memory = choice.host_memory;
   command.options = choice.options;
   command.model.clips = !command.options.optimizer_in_backward;
-  if (command.options.optimizer_in_backward && !command.options.settings.speculates)
+  if (command.options.optimizer_in_backward && !command.options.speculates)
     throw InvalidInput(
         "--optimizer-in-backward makes updates early, which --speculate off forbids: leave one out");
   return command;

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "offload/plan/problem/problem.h"
+#include "offload/plan/problem/settings.h"
 #include "offload/plan/schedule/lifetimes.h"
 #include "stowage/placement.h"
-#include "stowage/planner.h"
 
 namespace stowage {
 

@@ -1,4 +1,5 @@
 #include "tests/offload/oracle/judge.h"
+#include "offload/plan/problem/settings.h"
 
 #include <algorithm>
 #include <cmath>
@@ -59,8 +60,8 @@ Verdict judge(std::uint64_t seed, int rung, bool explain) {
 
   PlanOptions options;
   // No moves of the oracle's.
-  options.settings.remakes = false;
-  options.settings.joined_units.clear();
+  own_settings(options).remakes = false;
+  own_settings(options).joined_units.clear();
   const auto planned = make_plan(instance.graph, instance.machine, {verdict.budget, unlimited}, options);
   const Plan* plan = std::get_if<Plan>(&planned);
   verdict.planner = plan != nullptr ? plan->predicted_step_seconds : infinite;

@@ -1,4 +1,5 @@
 #include "tests/offload/oracle/mip.h"
+#include "offload/plan/problem/settings.h"
 
 #include <gtest/gtest.h>
 
@@ -75,8 +76,8 @@ TEST(Mip, IsNeverAboveThePlannerOnLongerChains) {
         const MipBound bound = mip_bound(instance.graph, instance.machine, {budget}, 3);
         PlanOptions options;
         // Not in the relaxation.
-        options.settings.remakes = false;
-        options.settings.joined_units.clear();
+        own_settings(options).remakes = false;
+        own_settings(options).joined_units.clear();
         const auto planned = make_plan(instance.graph, instance.machine, {budget, unlimited}, options);
         ASSERT_TRUE(std::holds_alternative<Plan>(planned));
         const double seconds = std::get<Plan>(planned).predicted_step_seconds;

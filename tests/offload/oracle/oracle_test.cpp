@@ -1,4 +1,5 @@
 #include "tests/offload/oracle/oracle.h"
+#include "offload/plan/problem/settings.h"
 
 #include <gtest/gtest.h>
 
@@ -172,8 +173,8 @@ TEST(Oracle, ThePlannerDoesNotBeatItInLimitedHostMemory) {
     const Answer freely = ask(game, instance.graph, {device});
     if (!freely.plan) continue;
     PlanOptions options;
-    options.settings.remakes = false;
-    options.settings.joined_units.clear();
+    own_settings(options).remakes = false;
+    own_settings(options).joined_units.clear();
     for (const Bytes percent : {100, 90, 75, 50}) {
       SCOPED_TRACE("seed " + std::to_string(seed) + ", " + std::to_string(percent) + " percent");
       const Budget budget{device, freely.plan->host_bytes * percent / 100};
@@ -205,8 +206,8 @@ TEST(Oracle, KnowsWeightsThatAreNotTrained) {
     const Bytes least = minimum_bytes(instance.graph, instance.machine);
     const Bytes need = std::max(least, need_bytes(instance.graph, instance.machine));
     PlanOptions options;
-    options.settings.remakes = false;
-    options.settings.joined_units.clear();
+    own_settings(options).remakes = false;
+    own_settings(options).joined_units.clear();
     for (const Bytes part : {0, 1, 2, 4}) {
       SCOPED_TRACE("seed " + std::to_string(seed) + ", " + std::to_string(part) + " quarters");
       const Budget budget{least + (need - least) * part / 4};

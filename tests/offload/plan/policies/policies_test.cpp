@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "offload/plan/problem/units.h"
 #include "offload/plan/search/cells.h"
 #include "stowage/models.h"
 #include "tests/support/draws.h"

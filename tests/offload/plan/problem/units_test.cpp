@@ -1,19 +1,20 @@
 #include <gtest/gtest.h>
 
+#include "offload/plan/problem/settings.h"
 #include "stowage/planner.h"
 #include "tests/support/chain_graph.h"
 
 namespace stowage {
 namespace {
 
-// A slow link and much memory for values: what crosses is rebuilt too.
+// The link is slow and values take much memory, so values that cross units are rebuilt, too.
 TEST(JoinedUnits, APlanOfThemIsValidAndFaster) {
   const Graph graph = testing::chain_graph(
       {.units = 40, .activation_elements = 1 << 18, .parameter_elements = 64, .op_flops = 1e8});
   Machine machine;
   machine.h2d = machine.d2h = {.bytes_per_second = 2e8, .latency_seconds = 1e-6, .throttled = true};
   PlanOptions alone;
-  alone.settings.joined_units.clear();
+  own_settings(alone).joined_units.clear();
   const Budget budget{.device = 20'000'000};
   const auto plan_with = [&](const PlanOptions& options) {
     const Plan plan = std::get<Plan>(make_plan(graph, machine, budget, options));

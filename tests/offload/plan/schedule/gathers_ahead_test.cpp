@@ -33,7 +33,7 @@ constexpr Bytes large = 10'000;
 
 struct Setting {
   Draft draft(std::uint32_t gathers_ahead) const {
-    return make_lifetimes(graph, problem.analysis, problem.layout, choices, {}, gathers_ahead);
+    return make_lifetimes(graph, problem.analysis, problem.layout, choices, gathers_ahead);
   }
   bool is_large_exchange(const SequenceStep& step) const {
     const Op& op = graph.op(step.op);

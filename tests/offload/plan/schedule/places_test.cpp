@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "offload/plan/decisions/extreme_choices.h"
+#include "offload/plan/schedule/candidate.h"
 #include "tests/offload/plan/large_graph.h"
 #include "tests/support/draws.h"
 #include "tests/support/random_graph.h"
