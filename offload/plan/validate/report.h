@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "stowage/graph.h"
@@ -28,6 +29,7 @@ class Report {
   const Graph& graph_;
   const Plan& plan_;
   std::vector<std::string> findings_;
+  std::unordered_set<std::string> known_;
 };
 
 }  // namespace stowage::validation

@@ -21,7 +21,10 @@ Places check_buckets(const Graph& graph, const Plan& plan, Report& report);
 // index freely when this has found nothing.
 void check_ids(const Graph& graph, const Plan& plan, Report& report);
 
-// One lifetime in `uses` for each bucket that an op touches; intervals, alignment, residents.
+// Every lifetime inside the arena, at a multiple of the plan's alignment.
+void check_places_in_arena(const Plan& plan, Report& report);
+
+// One lifetime in `uses` for each bucket that an op touches; intervals, places in the arena, residents.
 void check_lifetimes(const Graph& graph, const Plan& plan, const Places& places, Report& report);
 
 // The lifetime in `uses` that holds the tensor, no_id if there is none.
