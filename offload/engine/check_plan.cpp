@@ -2,8 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "offload/plan/validate/order.h"
-#include "offload/plan/validate/program.h"
+#include "offload/plan/validate/passes.h"
 #include "stowage/error.h"
 
 namespace stowage {

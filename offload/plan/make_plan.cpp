@@ -1,4 +1,4 @@
-// Who answers which policy, and with what budget. See planner.h for the promise that it keeps.
+// The Planner: who answers which policy, and with what budget. planner.h has the promises that it keeps.
 
 #include <fmt/format.h>
 
@@ -22,7 +22,7 @@
 namespace stowage {
 namespace {
 
-// One for each order of micro-batches that `wanted` lets.
+// Returns a problem for each order of micro-batches that `wanted` allows.
 using WantedOrder = std::optional<MicroBatchOrder>;
 std::vector<Problem> make_problems(const Graph& graph, const Machine& machine, const BucketOptions& options,
                                    WantedOrder wanted, const std::stop_token& stop) {
@@ -36,8 +36,8 @@ std::vector<Problem> make_problems(const Graph& graph, const Machine& machine, c
 BucketOptions bucket_options(const PlanOptions& options, Bytes target) {
   return {.target_bytes = target, .optimizer_in_backward = options.optimizer_in_backward};
 }
-// The automatic policy's problems: one for each bucket size, smallest first, and order. `units` is the graph
-// in the units that `replays` may rebuild.
+// Returns the automatic policy's problems: one for each bucket size, smallest first, and each order. `units`
+// is the graph in the units that `replays` may rebuild.
 std::vector<Problem> automatic_problems(const Graph& units, const Machine& machine,
                                         const PlanOptions& options, Replays replays) {
   std::vector<Bytes> sizes{options.bucket_bytes};
@@ -56,13 +56,14 @@ std::vector<Problem> automatic_problems(const Graph& units, const Machine& machi
 }
 Plan resident_plan(const Problem& problem) {
   Choices choices = resident_choices(problem);
-  // Serial, so that *need* depends on no rate.
+  // The schedule is serial, so that *need* depends on no rate.
   Plan plan = complete(problem, Sketcher(problem, choices).serial().draft);
   plan.policy = "none";
   return plan;
 }
 
-// Of the orders, the one that needs least: without transfers all take the same time.
+// The plan with everything on the device, in the order that needs least memory. Without transfers all orders
+// take the same time.
 struct Resident {
   Problem problem;
   Plan plan;
@@ -79,7 +80,8 @@ Resident least_resident(const Graph& graph, const Machine& machine, WantedOrder 
   return {std::move(problems[static_cast<std::size_t>(least - plans.begin())]), std::move(*least)};
 }
 
-// The minimum-memory plan: nothing in it depends on the machine's rates.
+// The plan of least device memory, which depends on no rate of the machine, and the op that needs most
+// memory in it.
 struct Minimum {
   Plan plan;
   std::string op;
@@ -96,7 +98,7 @@ Minimum minimum_plan(const Problem& problem) {
   least->plan.policy = "auto";
   return std::move(*least);
 }
-// Of the orders, with the smallest buckets.
+// Returns the minimum over all orders, with the smallest buckets.
 Minimum least_minimum(const std::vector<Problem>& problems) {
   Minimum least = minimum_plan(problems.front());
   for (std::size_t i = 1; i < problems.size(); ++i) {
@@ -118,7 +120,7 @@ Plan with_bound(Plan plan, const Problem& problem, const Budget& budget) {
 // slower than one of them that fits. Each is made when it is first needed.
 class EmulatedPlans {
  public:
-  // Keeps a reference to them.
+  // Keeps a reference: `problems` must outlive it.
   explicit EmulatedPlans(PolicyProblems& problems) {
     for (PolicyMember& member : all_policy_members(problems)) members_.push_back({std::move(member)});
   }
@@ -139,8 +141,8 @@ class EmulatedPlans {
     }
   }
 
-  // The fewest host bytes of those made that fit `device`: of all, once `improve` has found none. Unlimited
-  // where none fits.
+  // Returns the fewest host bytes of the plans made so far that fit into `device`; unlimited if none fits.
+  // All plans have been made once `improve` has found none.
   Bytes least_host(Bytes device) const {
     Bytes least = unlimited;
     for (const Member& member : members_)
@@ -153,7 +155,7 @@ class EmulatedPlans {
   struct Member {
     PolicyMember of;
     std::optional<Bytes> live_bytes{};
-    double least_seconds = 0;  // no plan of it takes less
+    double least_seconds = 0;  // no plan of the member takes less
     std::optional<RankedPlan> plan{};
   };
   static void look_at(Member& member) {
@@ -167,7 +169,8 @@ class EmulatedPlans {
 
 }  // namespace
 
-// What does not depend on the budget is made when it is first asked for. Device bytes here are an arena's.
+// The parts of a planner. Parts that do not depend on the budget are made when they are first asked for.
+// Device bytes here are an arena's.
 class Planner::Parts {
  public:
   Parts(const Graph& graph, const Machine& machine, const PlanOptions& options)
@@ -197,14 +200,14 @@ class Planner::Parts {
     if (options_.policy != Policy::automatic) return std::holds_alternative<Plan>(plan(budget));
     return minimum() <= budget.device && found(budget).has_value();
   }
-  // Of the last plan().
+  // Returns whether the last plan() was complete (Answer::is_complete).
   bool is_complete() const { return is_complete_; }
   PlanPrice price_of(const Plan& plan) const {
     return stowage::price_of(plan, graph_, machine_, options_.settings);
   }
   const Machine& machine() const { return machine_; }
 
-  // Of any order of micro-batches, whatever the options say.
+  // Returns the need over all orders of micro-batches, whatever the options say.
   Bytes need() {
     if (!options_.order) return resident().plan.device_peak_bytes;
     if (!need_) need_ = least_resident(graph_, machine_, {}, options_.stop).plan.device_peak_bytes;
@@ -222,14 +225,14 @@ class Planner::Parts {
     if (!resident_) resident_ = least_resident(graph_, machine_, options_.order, options_.stop);
     return *resident_;
   }
-  // With one tensor in each bucket.
+  // Returns the problem with one tensor in each bucket.
   const Problem& single() {
     if (!single_)
       single_ =
           std::move(make_problems(graph_, machine_, bucket_options(options_, 0), {}, options_.stop).front());
     return *single_;
   }
-  // Of the replays that the options say; behind them those of joined units and of whole blocks.
+  // Returns the problems with the options' replays, then those of joined units, then those of whole blocks.
   const std::vector<Problem>& problems() {
     if (!problems_.empty()) return problems_;
     const Graph& units = rebuilds_whole_blocks() ? policy_problems_.graph() : graph_;
@@ -247,7 +250,7 @@ class Planner::Parts {
     for (Problem& problem : automatic_problems(blocks, machine_, options_, Replays::whole_blocks))
       problems.push_back(std::move(problem));
   }
-  // Of the graph in joined units, where that may save much.
+  // Adds problems of the graph in joined units, if these may save much.
   void add_joined(std::vector<Problem>& problems) {
     if (graph_.micro_batches > 1 || crossing_share(problems.front().items) < options_.settings.crossing_share)
       return;
@@ -295,7 +298,7 @@ class Planner::Parts {
     is_complete_ |= plan.lower_bound_seconds >= best->ranked_seconds * (1 - options_.settings.close_enough);
     return plan;
   }
-  // By the search for the fastest. The device memory is no less than the minimum.
+  // Returns the plan that the search for the fastest finds. Requires device memory of at least the minimum.
   std::optional<RankedPlan> found(const Budget& budget) {
     std::optional<RankedPlan> best;
     offer(resident().plan, resident().problem, budget, best);
@@ -311,7 +314,7 @@ class Planner::Parts {
     offered.plan.policy = to_string(Policy::automatic);
     if (!best || offered.ranked_seconds < best->ranked_seconds) best = std::move(offered);
   }
-  // Of the plans of few host bytes, for a budget in which the search finds none.
+  // Returns the fastest plan of few host bytes, for a budget in which the search finds none.
   std::optional<RankedPlan> fastest_of_few(const Budget& budget) {
     std::optional<RankedPlan> best;
     for (const RankedPlan& plan : fewest_in(budget.device).plans)
@@ -328,7 +331,7 @@ class Planner::Parts {
     Cells cells(problems(), single(), minimum(), resident().plan.device_peak_bytes, options_.settings);
     return fewest_[device] = fewest_host(cells, device, others);
   }
-  // Null where the options ask for an order that none of them has.
+  // Returns null if the options ask for an order that no emulated system has.
   EmulatedPlans* emulated() {
     if (options_.order.value_or(MicroBatchOrder::layer_major) != MicroBatchOrder::layer_major) return nullptr;
     if (!emulated_) emulated_.emplace(policy_problems_);
@@ -341,10 +344,10 @@ class Planner::Parts {
   std::optional<Resident> resident_;
   std::optional<Bytes> need_;
   std::optional<Problem> single_;
-  PolicyProblems policy_problems_;  // and the graph in whole blocks
+  PolicyProblems policy_problems_;  // they also own the graph in whole blocks
   std::vector<std::unique_ptr<Graph>> joined_;
   std::vector<Problem> problems_;
-  std::size_t chosen_ = 0;  // of them, with the replays that the options say
+  std::size_t chosen_ = 0;  // so many of problems_, the first ones, have the options' replays
   std::optional<Minimum> minimum_;
   std::optional<Cells> cells_;
   std::map<Bytes, FewestHost> fewest_;  // by device memory, where a budget of host memory was too small
@@ -358,7 +361,7 @@ Planner::~Planner() = default;
 Planner::Planner(Planner&&) noexcept = default;
 Planner& Planner::operator=(Planner&&) noexcept = default;
 
-// Between budgets, with the overhead, and arenas, without.
+// Converts between budgets, which include the overhead, and arenas, which do not.
 Answer Planner::answer(const Budget& budget) {
   const Machine& machine = parts_->machine();
   Answer answer{parts_->plan({machine.arena_in(budget.device), budget.host}), need_bytes(), minimum_bytes()};

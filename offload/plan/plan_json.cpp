@@ -17,14 +17,14 @@ using Json = nlohmann::json;
 
 constexpr std::string_view format_name = "stowage.plan";
 // Version 5 knows updates before the gate that are made for good, and the gradient ring. Version 4 knows
-// speculated updates. Version 3 has places by memory, and gate and commits as kinds. Before
-// it, both were "host_step", and commits on the device launches; a bucket was "on_host" and "pinned". Version
-// 2 had transfers of parts of buckets, version 1 had not.
+// speculated updates. Version 3 has places by memory, and the kinds gate and commit; before it both were
+// "host_step", commits on the device were launches, and a bucket was "on_host" and "pinned". Version 2 has
+// transfers of parts of buckets.
 constexpr std::uint64_t format_version = 5;
 constexpr std::uint64_t oldest_version = 1;
-constexpr double least_seconds = 1e-12, most_seconds = 1e12;  // of a step that does something
+constexpr double least_seconds = 1e-12, most_seconds = 1e12;  // limits of a step that does something
 
-// Names by enumerator. The order is that of the declaration.
+// Names by enumerator, in the order of the declaration.
 constexpr std::array<std::string_view, 7> residency_names{"resident",   "held",      "streamed", "offloaded",
                                                           "recomputed", "transient", "host"};
 constexpr std::array<std::string_view, 7> instruction_names{"launch", "recompute", "prefetch", "offload",
@@ -55,7 +55,7 @@ std::string name_of(Enum value, const std::array<std::string_view, n>& names) {
 
 Json id_json(std::uint32_t id) { return id == no_id ? Json() : Json(id); }
 
-// What no plan has, though it can be written as JSON.
+// Refuses values that no plan has, though JSON could hold them.
 void require_sense(const Plan& plan) {
   const auto is_time = [](double seconds) { return seconds >= 0 && seconds <= most_seconds; };
   const double step = plan.predicted_step_seconds;
@@ -119,7 +119,7 @@ struct Node {
   const Json& json;
   std::string where;
 
-  // Member `key` of an object.
+  // Returns member `key` of an object.
   Node operator[](const char* key) const {
     if (!json.is_object()) refuse(where, "is no object");
     const auto found = json.find(key);
@@ -132,7 +132,7 @@ struct Node {
     if (!json.is_array()) refuse(where, "is no array");
     return json.size();
   }
-  // The two numbers of a pair.
+  // Refuses anything but a pair.
   void expect_pair() const {
     if (size() != 2) refuse(where, "is no pair");
   }
@@ -167,7 +167,7 @@ struct Node {
     if (!json.is_string()) refuse(where, "is no string");
     return json.get<std::string>();
   }
-  // An id below `count`.
+  // Returns an id below `count`.
   std::uint32_t id(std::size_t count) const {
     const std::uint64_t value = unsigned_integer(no_id - 1U);
     if (value >= count) refuse(where, fmt::format("is {}, of {} there", value, count));
@@ -242,7 +242,7 @@ Lifetime read_lifetime(const Node& node, std::size_t buckets, std::size_t instru
   return lifetime;
 }
 
-// The bytes of a bucket that a transfer moves, or those of an undo record: some, but no more than there are.
+// Returns the part of a bucket that a transfer moves, or of the undo records. Refuses an empty part.
 ByteRange read_part(const Node& node, const Instruction& instruction, const Plan& plan) {
   node.expect_pair();
   const bool is_record = instruction.kind == InstructionKind::speculate;
@@ -256,7 +256,7 @@ ByteRange read_part(const Node& node, const Instruction& instruction, const Plan
   return part;
 }
 
-// Versions before 3 say less: what stands at the gate and behind it tells the rest.
+// Returns the kind. Before version 3 the place of the gate tells the gate and the commits from other kinds.
 InstructionKind read_kind(const Node& node, LaneRole lane, InstructionId id, InstructionId gate,
                           std::uint64_t version) {
   const bool is_old = version < 3;

@@ -8,10 +8,10 @@
 namespace stowage {
 
 BoundCosts::BoundCosts(const Problem& problem, const Budget& budget, BoundLinks links)
-    : moments_(problem),
+    : rows_(problem),
       budget_(budget),
       sharing_(problem.sharing),
-      cuts_(find_cuts(problem, moments_.ordered() ? share_cuts : 0)) {
+      cuts_(find_cuts(problem, rows_.ordered() ? share_cuts : 0)) {
   if (links == BoundLinks::apart)
     sharing_.of_in = sharing_.of_out = sharing_.peer_to_h2d = sharing_.peer_to_d2h = 0;
 }
@@ -19,15 +19,15 @@ BoundCosts::BoundCosts(const Problem& problem, const Budget& budget, BoundLinks 
 void BoundCosts::add_op(OpId op, ShareTimes& lanes) const {
   const double seconds = op_seconds(graph().op(op), machine());
   lanes.at(index_of(problem().layout.lanes[op])) += seconds;
-  if (moments_.is_peer(op)) add_peer_sharing(sharing_, graph().op(op), machine(), lanes);
-  if (budget_.device == unlimited || moments_.is_peer(op)) return;
+  if (rows_.is_peer(op)) add_peer_sharing(sharing_, graph().op(op), machine(), lanes);
+  if (budget_.device == unlimited || rows_.is_peer(op)) return;
   const auto budget = static_cast<double>(budget_.device);
   auto idle = [&](const Link& link, double shared, double taken) {
     return std::max(0.0, seconds * (1 - shared) - std::max(0.0, budget - taken) / link.bytes_per_second);
   };
-  lanes[share_h2d] += idle(machine().h2d, sharing_.of_out + sharing_.peer_to_h2d, moments_.operand_bytes(op));
+  lanes[share_h2d] += idle(machine().h2d, sharing_.of_out + sharing_.peer_to_h2d, rows_.operand_bytes(op));
   lanes[share_d2h] += idle(machine().d2h, sharing_.of_in + sharing_.peer_to_d2h,
-                           moments_.bytes_of(moments_.groups(graph().op(op).writes)));
+                           rows_.bytes_of(rows_.groups(graph().op(op).writes)));
 }
 
 void BoundCosts::add_in(Bytes bytes, ShareTimes& lanes) const {

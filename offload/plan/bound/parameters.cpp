@@ -1,30 +1,30 @@
 #include <map>
 
-#include "offload/plan/bound/decisions.h"
+#include "offload/plan/bound/program.h"
 #include "src/graph/cost.h"
 
 namespace stowage {
 namespace {
 
-// With its state, its gradient and its update.
+// A parameter with its state, its gradient and its update.
 struct Parameter {
   Bytes bytes = 0, state_bytes = 0;
-  Bytes gradient_bytes = 0;            // made behind the turn
+  Bytes gradient_bytes = 0;            // of the gradient if it is made behind the turn, else 0
   Bytes gate_bytes = 0;                // of the gradient, wherever it is made
-  Bytes undo_bytes = 0;                // of its record, if it is updated before the gate
+  Bytes undo_bytes = 0;                // of its undo record, if its update is early
   double host_update = 0, update = 0;  // seconds
-  double early_update = 0;             // on the host, before the gate; meaningful if can_be_early
+  double early_update = 0;             // seconds on the host; meaningful if can_be_early
   bool can_be_early = true;
-  bool in_front = false, in_back = false;  // read there
+  bool in_front = false, in_back = false;  // whether ops there read it
   OpId first = no_id, last = no_id;        // ops that read it
-  OpId gradient_op = no_id;                // that makes the final gradient
+  OpId gradient_op = no_id;                // the op that makes the final gradient
   TensorId gradient = no_id;
 };
 
 class ParameterDecisions {
  public:
   explicit ParameterDecisions(const BoundCosts& costs)
-      : costs_(costs), moments_(costs.moments()), graph_(costs.graph()) {}
+      : costs_(costs), rows_(costs.rows()), graph_(costs.graph()) {}
 
   std::vector<ShareDecision> make() {
     std::vector<OpId> made_by(graph_.tensors.size(), no_id);
@@ -39,7 +39,7 @@ class ParameterDecisions {
         Parameter& parameter = parameters_[id];
         parameter.bytes = graph_.tensor(id).bytes();
         parameter.can_be_early &= graph_.is_trained(id);
-        (moments_.in_front(op) ? parameter.in_front : parameter.in_back) = true;
+        (rows_.in_front(op) ? parameter.in_front : parameter.in_back) = true;
         parameter.last = op;
         if (parameter.first == no_id) parameter.first = op;
       }
@@ -70,7 +70,7 @@ class ParameterDecisions {
         parameter.gate_bytes = graph_.tensor(id).bytes();
         parameter.gradient = id;
         parameter.gradient_op = made_by[id];
-        if (made_by[id] != no_id && !moments_.in_front(made_by[id]))
+        if (made_by[id] != no_id && !rows_.in_front(made_by[id]))
           parameter.gradient_bytes = parameter.gate_bytes;
       }
     }
@@ -85,19 +85,18 @@ class ParameterDecisions {
   ShareCost resident(TensorId id, const Parameter& parameter) const {
     ShareCost cost;
     cost.front[share_compute] = parameter.update;
-    moments_.stay(id, parameter.bytes + parameter.state_bytes, cost, [](OpId) { return true; });
-    // The state is there, also where the parameter is an operand.
-    for (std::size_t m = 0; m < moments_.gate(); ++m)
-      if (moments_.is_operand(id, moments_.all()[m]))
-        cost.memory[m] += static_cast<double>(parameter.state_bytes);
-    if (moments_.ordered() && parameter.gradient != no_id && parameter.gradient_op != no_id)
-      moments_.stay(parameter.gradient, parameter.gate_bytes, cost,
-                    [&](OpId op) { return op > parameter.gradient_op; });
-    cost.memory[moments_.gate()] +=
+    rows_.stay(id, parameter.bytes + parameter.state_bytes, cost, [](OpId) { return true; });
+    // The state is there even while an op has the parameter as an operand.
+    for (std::size_t m = 0; m < rows_.gate(); ++m)
+      if (rows_.is_operand(id, rows_.all()[m])) cost.memory[m] += static_cast<double>(parameter.state_bytes);
+    if (rows_.ordered() && parameter.gradient != no_id && parameter.gradient_op != no_id)
+      rows_.stay(parameter.gradient, parameter.gate_bytes, cost,
+                 [&](OpId op) { return op > parameter.gradient_op; });
+    cost.memory[rows_.gate()] +=
         static_cast<double>(parameter.state_bytes + parameter.bytes + parameter.gate_bytes);
     return cost;
   }
-  // Streamed, and held. `early`: updated before the gate.
+  // Returns the options streamed and held. `early`: whether the update is early.
   ShareDecision on_host(TensorId id, const Parameter& parameter, bool early) const {
     const StepCuts& cuts = costs_.cuts();
     ShareCost held;
@@ -116,14 +115,15 @@ class ParameterDecisions {
       cuts.add_update(id, parameter.host_update, held);
     ShareCost streamed = held;
     if (parameter.in_back) costs_.add_in(parameter.bytes, streamed.back);
-    // In one load it is there from its first use to its last.
-    moments_.stay(id, parameter.bytes, held, [&](OpId op) {
-      return moments_.ordered() ? parameter.first < op && op < parameter.last : op == moments_.turn();
+    // A held parameter is there from its first use to its last.
+    rows_.stay(id, parameter.bytes, held, [&](OpId op) {
+      return rows_.ordered() ? parameter.first < op && op < parameter.last : op == rows_.turn();
     });
     return {{streamed, held}, 1};
   }
 
-  // By a gradient that is made before the turn it may have ended by then.
+  // Adds an early update. With a gradient that is made before the turn it may have ended by then, so
+  // it counts nowhere.
   void add_early_update(TensorId id, const Parameter& parameter, ShareCost& cost) const {
     if (parameter.gradient_bytes == 0) return;
     cost.back[share_host] += parameter.early_update;
@@ -131,7 +131,7 @@ class ParameterDecisions {
   }
 
   const BoundCosts& costs_;
-  const BoundMoments& moments_;
+  const BoundRows& rows_;
   const Graph& graph_;
   std::map<TensorId, Parameter> parameters_;
 };

@@ -9,7 +9,7 @@ namespace stowage {
 void BasisInverse::invert(std::size_t rows, std::vector<double> matrix) {
   rows_ = rows;
   entries_ = std::move(matrix);
-  std::vector<std::size_t> swapped(rows_);  // by row: with which one
+  std::vector<std::size_t> swapped(rows_);  // by row: the row that it was swapped with
   for (std::size_t j = 0; j < rows_; ++j) {
     swapped[j] = j;
     const double* const column = at(j);
@@ -34,7 +34,7 @@ std::vector<double> BasisInverse::times(const std::vector<double>& column) const
   return result;
 }
 
-// The row of that number is divided, and `changed` times it subtracted from the others.
+// Divides row `number` by changed[number], then subtracts changed[i] times that row from each other row i.
 void BasisInverse::replace(std::size_t number, std::vector<double> changed) {
   const double by = std::exchange(changed[number], 0);
   for (std::size_t j = 0; j < rows_; ++j) {
@@ -45,8 +45,8 @@ void BasisInverse::replace(std::size_t number, std::vector<double> changed) {
   }
 }
 
-// One step of Gauss and Jordan in place: the matrix's column of that number becomes a unit vector, and in its
-// place stands that column of the inverse.
+// One step of Gauss-Jordan elimination in place: column `number` of the matrix becomes a unit vector, and its
+// storage takes that column of the inverse.
 void BasisInverse::eliminate(std::size_t number) {
   double* const column = at(number);
   std::vector<double> changed(column, column + rows_);

@@ -1,5 +1,5 @@
-// The inverse of a linear program's basis: a square matrix, of which one column at a time is replaced. Most
-// columns are those of slacks, and most entries zero.
+// The inverse of a linear program's basis, a square matrix whose columns are replaced one at a time. Most
+// columns belong to slacks, and most entries are zero.
 #pragma once
 
 #include <cstddef>
@@ -9,14 +9,14 @@ namespace stowage {
 
 class BasisInverse {
  public:
-  // `matrix`: rows × rows entries, column by column; regular. By Gauss and Jordan, in place, with the largest
-  // pivot of each column.
+  // Inverts `matrix`, which has rows × rows entries, column by column. Requires a regular matrix.
+  // Gauss-Jordan elimination in place, with the largest pivot of each column.
   void invert(std::size_t rows, std::vector<double> matrix);
   const double* column(std::size_t number) const { return entries_.data() + number * rows_; }
-  // The inverse times a column.
+  // Returns the inverse times `column`.
   std::vector<double> times(const std::vector<double>& column) const;
-  // That of the matrix in which column `number` is another one, `changed`: the inverse times that column,
-  // whose entry of that number is not zero.
+  // Updates the inverse after column `number` of the matrix has been replaced. `changed`: the inverse so far
+  // times the new column. Requires changed[number] != 0.
   void replace(std::size_t number, std::vector<double> changed);
 
  private:

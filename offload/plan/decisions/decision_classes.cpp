@@ -18,14 +18,14 @@ namespace {
 
 using Lanes = ShareTimes;
 
-// Costs that differ in rounding alone are alike.
+// Rounds a cost, so that costs that differ by rounding errors alone compare as equal.
 double rough(double value) { return static_cast<double>(static_cast<float>(value)); }
 
 void append(const Lanes& lanes, std::vector<double>& key) {
   for (const double seconds : lanes) key.push_back(rough(seconds));
 }
 
-// Of each parameter bucket: its own bucket, that of its gradients and that of its optimizer state.
+// Returns, by parameter bucket, the bucket itself and the buckets of its gradients and optimizer state.
 std::vector<std::vector<BucketId>> with_dependents(const BucketLayout& layout) {
   std::vector<std::vector<BucketId>> buckets(layout.buckets.size());
   for (BucketId id = 0; id < layout.buckets.size(); ++id) {
@@ -85,7 +85,7 @@ OpId DecisionClasses::first_op(const Member& member) const {
   return cuts_.first_read[problem_.layout.buckets[member.index].tensors.front().tensor];
 }
 
-// In slices: all of them updated on the host.
+// Returns the choices of a uniform step. For a bucket in slices the host updates all slices.
 Choices DecisionClasses::uniform(LoadChoice load, ActivationChoice activation) const {
   Choices choices = lowest_choices(problem_);
   for (BucketId id = 0; id < choices.loads.size(); ++id) {
@@ -102,7 +102,7 @@ bool DecisionClasses::has_choice(BucketId bucket, LoadChoice load) const {
          (load != LoadChoice::in_slices || !problem_.layout.slices[bucket].empty());
 }
 
-// With all values made anew that cross units and may be, and the others kept.
+// Returns the choices in which each value that may be remade is, and all other items are kept.
 Choices DecisionClasses::remade() const {
   Choices choices = lowest_choices(problem_);
   for (std::size_t i = 0; i < problem_.items.size(); ++i)
@@ -124,7 +124,7 @@ void DecisionClasses::add_own(OpId op, double seconds) {
   if (times_.lane_of(op) == share_compute) cuts_.add_op(op, front, seconds, fixed_);
 }
 
-// The graph's own ops, and each parameter bucket's updates.
+// Finds the cost of the graph's own ops, and the seconds of each parameter bucket's updates.
 void DecisionClasses::find_fixed() {
   const Graph& graph = *problem_.graph;
   host_update_.assign(problem_.layout.buckets.size(), 0);
@@ -146,8 +146,9 @@ void DecisionClasses::find_fixed() {
   for (const Bucket& bucket : problem_.layout.buckets) total_bytes_ += static_cast<double>(bucket.bytes);
 }
 
-// The transfers of one bucket with these lifetimes, and its bytes at each moment: of the moment's stages that
-// share in which it is there. Stages of one moment are taken to be alike.
+// Adds the cost of one bucket with its lifetimes in a uniform step: its transfers, and its bytes in each
+// memory row. The stages of a row are taken to be alike, so the bucket counts by the fraction of these stages
+// in which it is live.
 void DecisionClasses::add_bucket(BucketId bucket, const StepMemory::Uniform& of, ShareCost& cost) const {
   const Bytes bytes = problem_.layout.buckets[bucket].bytes;
   bool on_host = false;
@@ -172,7 +173,8 @@ void DecisionClasses::add_prices(ShareCost& cost, double transfers) const {
   cost.price += transfers * transfer_price(*problem_.machine, settings_);
 }
 
-// `first`: the first op that uses what moves.
+// Adds the time that the transfers of `cost` take from the lanes that they slow, and the price of their
+// traffic. `first`: the first op that uses the moved bytes.
 void DecisionClasses::add_sharing(OpId first, ShareCost& cost) const {
   const LaneSharing& sharing = problem_.sharing;
   for (Lanes* lanes : {&cost.front, &cost.back}) {
@@ -214,7 +216,8 @@ void DecisionClasses::add_loads() {
   }
 }
 
-// With the update on the host behind the gate and, where that is possible, before it.
+// Adds the options of one LoadChoice. Unless it is resident, these are one with a late update on the host
+// and, if possible, one with an early update.
 void DecisionClasses::add_load(BucketId id, LoadChoice load, Class& of) const {
   const auto level = static_cast<std::uint8_t>(load);
   ShareCost cost;
@@ -241,7 +244,8 @@ void DecisionClasses::add_load(BucketId id, LoadChoice load, Class& of) const {
   }
 }
 
-// Beside what a late update takes. A gradient in the ring takes a part of the ring for bytes of its own.
+// Returns the host bytes that an early update takes beyond a late one; they are negative if it saves bytes. A
+// gradient in the gradient ring counts as its part of the ring instead of bytes of its own.
 double DecisionClasses::early_host_bytes(BucketId id, const StepMemory::Uniform& of) const {
   if (!problem_.layout.optimizer_in_backward) return static_cast<double>(problem_.undo_bytes[id]);
   double saved = 0;
@@ -260,14 +264,14 @@ double DecisionClasses::early_host_bytes(BucketId id, const StepMemory::Uniform&
 void DecisionClasses::add_update(BucketId id, bool speculates, ShareCost& cost) const {
   (speculates ? cost.back : cost.front)[share_host] += speculates ? early_update_[id] : host_update_[id];
   if (highest_load(problem_, id) == LoadChoice::resident) add_cut_updates(id, speculates, cost);
-  // Of two that take the same time, a speculated one is the worse; one that is made for good takes less
-  // memory.
+  // If a late and an early update take the same time, the late one is better than a speculated one. An early
+  // update that is made for good is better than a late one, since it takes less host memory.
   if (speculates != problem_.layout.optimizer_in_backward)
     cost.price += settings_.speculation_price * early_update_[id];
 }
 
-// An op that makes several items runs once more for all of them: its time counts for the largest of those
-// that have the choice.
+// Adds a class for each item. An op that makes several items rebuilds all of them in one run, so its time
+// counts only for the largest item that has the choice.
 void DecisionClasses::add_items() {
   const StepMemory::Uniform &rebuilt = memory_[0], &spilled = memory_[5], &offloaded = memory_[6],
                             &kept = memory_[7], &remade = memory_[8];

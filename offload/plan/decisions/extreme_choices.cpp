@@ -8,7 +8,7 @@
 namespace stowage {
 namespace {
 
-// Positions of the serial sketch with more than `most` live bytes.
+// Returns the positions of the serial sketch with more than `most` live bytes.
 std::vector<Position> too_large(const Problem& problem, const Draft& draft, Bytes most) {
   LiveBytes live(static_cast<Position>(draft.sequence.size()));
   for (const DraftLifetime& lifetime : draft.lifetimes)
@@ -19,9 +19,12 @@ std::vector<Position> too_large(const Problem& problem, const Draft& draft, Byte
   return positions;
 }
 
-// Where more than `most` bytes are live, what a replayed op makes there is offloaded instead, or what lies
-// idle there for later ops: brought back for each op that reads it, if it crosses units, or offloaded rather
-// than rebuilt so early. If that does not do, so is all of the unit.
+// Changes choices until no position of the serial sketch has more than `most` live bytes, or gives up:
+// 1. Items that a replayed op makes at such a position are offloaded instead.
+// 2. If there are none, values that lie idle at such a position between two uses are moved: an item that is
+//    rebuilt long before its use is offloaded, and a spilled value is brought in again for each op that reads
+//    it.
+// 3. If that is not enough, all rebuildable items of the units at such positions are offloaded.
 class ReplayTrimmer {
  public:
   ReplayTrimmer(const Problem& problem, Choices choices, Bytes most)
@@ -93,7 +96,7 @@ class ReplayTrimmer {
   Bytes most_;
   std::vector<std::size_t> item_of_;  // by bucket
   Draft draft_;                       // the serial sketch
-  std::vector<Position> positions_;   // too large
+  std::vector<Position> positions_;   // positions with more than most_ live bytes
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The ends of what can be chosen: the fewest device bytes, and everything on the device.
+// The extreme choices: the fewest device bytes, and everything on the device.
 #pragma once
 
 #include <vector>
@@ -7,15 +7,16 @@
 
 namespace stowage {
 
-// The lowest choice of everything: all values that can be are recomputed, the others spill.
+// Returns the lowest choice of everything: all values that can be recomputed are, and the others spill.
 Choices lowest_choices(const Problem& problem);
-// Candidates for the fewest live bytes of a serial schedule: the lowest choices; all activations on the host,
-// or kept; and the lowest choices without the replays that need more bytes than the others do.
+// Returns candidates for the fewest live bytes of a serial schedule: the lowest choices; choices with all
+// activations, or all that no replay rebuilds, on the host or kept; and the lowest choices without the
+// replays that need more bytes than the other candidates do.
 std::vector<Choices> minimum_candidates(const Problem& problem);
-// Everything on the device, nothing recomputed.
+// Returns the choices with everything on the device and nothing recomputed.
 Choices resident_choices(const Problem& problem);
 
-// The highest LoadChoice of a bucket; each_op where there is no choice.
+// Returns the highest LoadChoice that a bucket can have; each_op if there is no choice.
 LoadChoice highest_load(const Problem& problem, BucketId bucket);
 
 }  // namespace stowage

@@ -26,13 +26,13 @@ void OpTimes::add(OpId op, ShareTimes& lanes) const {
 
 void OpTimes::find_rebuilding() {
   const Graph& graph = *problem_.graph;
-  std::vector<double> bytes(graph.ops.size(), 0);  // by op: of what it makes that is rebuildable
+  std::vector<double> bytes(graph.ops.size(), 0);  // by op: of the rebuildable items that it makes
   std::vector<std::uint8_t> makes_item(graph.ops.size(), 0);
   for (const ActivationItem& item : problem_.items) {
     makes_item[item.writer] = 1;
     if (item.rebuildable) bytes[item.writer] += static_cast<double>(item.bytes);
   }
-  std::vector<std::vector<OpId>> needed_by(graph.ops.size());  // by op without items
+  std::vector<std::vector<OpId>> needed_by(graph.ops.size());  // by op without items: ops whose items need it
   std::vector<OpId> seen_for(graph.ops.size(), no_id);
   for (OpId op = 0; op < graph.ops.size(); ++op) {
     if (bytes[op] == 0) continue;
@@ -74,8 +74,8 @@ OpTimes::Remakes OpTimes::no_remakes(const Problem& problem) {
   return {none, none};
 }
 
-// Of a value that crosses units and the one that it is made of, one must be stored: the latter, where it
-// takes longer to rebuild and is not much larger.
+// Either a value that crosses units or its source must be stored. The source is stored and the value remade
+// if the source takes longer to rebuild and is at most a quarter larger.
 OpTimes::Remakes OpTimes::find_remakes() const {
   const std::vector<ActivationItem>& items = problem_.items;
   std::vector<std::uint32_t> item_of(problem_.layout.buckets.size(), no_id);

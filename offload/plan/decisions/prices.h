@@ -1,6 +1,7 @@
 // Seconds that are added to a plan's or a choice's time for what the prediction leaves out.
 #pragma once
 
+#include "src/graph/cost.h"
 #include "stowage/graph.h"
 #include "stowage/machine.h"
 #include "stowage/plan.h"
@@ -8,16 +9,24 @@
 
 namespace stowage {
 
-// Seconds added for each transfer.
+// Returns the seconds added for each transfer.
 inline double transfer_price(const Machine& machine, const PlannerSettings& settings) {
-  // Only there do compute and the host slow each other.
+  // Compute and the host slow each other only if the device computes with the host's cores.
   const bool on_cores =
       machine.compute_beside_copy < 1 || machine.compute_beside_host < 1 || machine.host_beside_compute < 1;
   return (on_cores ? settings.transfer_risk_on_cores : settings.transfer_risk) * machine.h2d.latency_seconds;
 }
 
 // Returns the price of all transfers and replays of a plan.
-PlanPrice price_of(const Plan& plan, const Graph& graph, const Machine& machine,
-                   const PlannerSettings& settings);
+inline PlanPrice price_of(const Plan& plan, const Graph& graph, const Machine& machine,
+                          const PlannerSettings& settings) {
+  PlanPrice price;
+  for (const Instruction& instruction : plan.instructions) {
+    if (is_transfer(instruction.kind)) price.transfers += transfer_price(machine, settings);
+    if (instruction.kind == InstructionKind::recompute)
+      price.replays += settings.replay_price * op_seconds(graph.op(instruction.op), machine);
+  }
+  return price;
+}
 
 }  // namespace stowage

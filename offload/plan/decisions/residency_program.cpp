@@ -18,10 +18,11 @@ std::vector<double> only(std::size_t option, std::size_t options) {
   return shares;
 }
 
-// Of less than that rounding gives nothing.
+// Balanced rounding ignores options with a smaller fraction.
 constexpr double least_share = 1e-3;
 
-// The option, behind which stands `resident`; past the end where the class is of nothing that is cut.
+// Returns the index of the option in_slices, which the option resident follows; levels.size() if the members
+// of the class are not cut.
 std::size_t in_slices(const DecisionClasses::Class& of) {
   if (of.members.front().is_activation) return of.levels.size();
   const auto level = static_cast<std::uint8_t>(LoadChoice::in_slices);
@@ -76,7 +77,7 @@ ResidencyProgram::Mixture ResidencyProgram::least_host(Bytes device) const {
   std::vector<double> room;
   for (const double base : classes_.base()) room.push_back(static_cast<double>(device) - base);
   room.push_back(static_cast<double>(most_host_bytes()));
-  // A host byte more is never worth the time that it saves.
+  // With these weights one more host byte costs more than any time that it saves.
   return solve_for(room, 1e-3, 1, {});
 }
 
@@ -176,8 +177,8 @@ Choices ResidencyProgram::round(const Mixture& mixture, Rounding rounding) const
   const bool is_balanced = rounding == Rounding::balanced;
   const std::map<std::size_t, std::size_t> of_kind = members_by_kind();
   const std::vector<double> weight = is_balanced ? weights(mixture) : std::vector<double>();
-  std::vector<double> beyond(weight.size(), 0);  // what choices so far take more than their mixtures
-  // The option, and sets `beyond` to what is so with it.
+  std::vector<double> beyond(weight.size(), 0);  // by row: what the choices so far take beyond their mixtures
+  // Returns the option that keeps `beyond` smallest, and updates `beyond` for it.
   const auto balanced = [&](const Turn& turn) {
     std::vector<double> without = beyond;
     for (std::size_t o = 0; o < turn.shares->size(); ++o) {
@@ -224,7 +225,7 @@ double ResidencyProgram::seconds(const Choices& choices) const {
   ShareCost sum = classes_.fixed();
   for (const DecisionClasses::Class& of : classes_.all())
     for (const DecisionClasses::Member& member : of.members) {
-      // The level that it has, or the next lower one: alike levels are one option.
+      // The option of the member's level, or of the next lower level, since alike levels are one option.
       const std::uint8_t level = classes_.level_of(member, choices);
       std::size_t option = 0;
       for (std::size_t o = 0; o < of.levels.size(); ++o)
@@ -235,8 +236,8 @@ double ResidencyProgram::seconds(const Choices& choices) const {
          *std::max_element(sum.back.begin(), sum.back.end()) + sum.price;
 }
 
-// A parameter that is cut is not one thing: what is due of it on the device is as many of its slices, the
-// first ones. False where it is to be moved as a whole.
+// Gives a parameter that is cut as many of its first slices on the device as are due there. Returns false if
+// the parameter is to be moved as a whole.
 bool ResidencyProgram::take_slices(const DecisionClasses::Class& of, const DecisionClasses::Member& member,
                                    std::vector<double>& due, Choices& choices) const {
   const std::size_t option = in_slices(of);

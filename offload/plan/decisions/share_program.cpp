@@ -12,7 +12,7 @@
 
 namespace stowage {
 
-// Seconds and bytes are the question's from here on.
+// Solves one question. All its seconds and bytes are in the question's units.
 class ShareTable::Decomposition {
  public:
   Decomposition(const ShareTable& table, const ShareTable::Question& question)
@@ -27,10 +27,10 @@ class ShareTable::Decomposition {
       for (std::size_t o = 0; o < question.given->shares.size(); ++o)
         fixed_.add(table.options_[first + o], count * question.given->shares[o]);
     }
-    // By option: with no memory to think of.
+    // Seconds by option, if memory costs nothing.
     const std::vector<double> seconds = prices(Row(lane_rows, 1));
-    // To lack all of a row's room costs more than the slowest answer takes. A part of it may still cost less
-    // than to do without, so the penalty rises while memory is lacking.
+    // Lacking all of a row's room costs more than the slowest answer takes. Lacking a part may still cost
+    // less than freeing it, so the penalty rises while memory is lacking.
     penalty_ = 4;
     for (std::size_t d = 0; d < table.count_.size(); ++d)
       if (!is_given(d))
@@ -46,8 +46,8 @@ class ShareTable::Decomposition {
     for (int i = 0, rises = 0; i < most_pivots; ++i) {
       price_rows();
       if (i % patience == 0) {
-        // Rows of very unlike sizes, such as a host that takes days for its updates: pivots then change the
-        // value by less than it is asked for.
+        // Rows of very unlike sizes, such as a host that takes days for its updates, lead to pivots that
+        // change the value by less than the tolerance.
         if (before - value() <= question_.tolerance * std::abs(value())) break;
         before = value();
       }
@@ -71,17 +71,17 @@ class ShareTable::Decomposition {
 
  private:
   static constexpr double epsilon = 1e-11;
-  static constexpr double smallest_pivot = 1e-8;  // of entries of about one: rows may be alike
+  static constexpr double smallest_pivot = 1e-8;  // entries are about one; alike rows give smaller ones
   static constexpr double level_tolerance = 1e-9;
-  static constexpr double least_lack = 1e-7;  // of memory, in units of the rooms
+  static constexpr double least_lack = 1e-7;  // of a memory row, in units of the rooms
   static constexpr double penalty_rise = 10;
   static constexpr int penalty_rises = 3;
 
-  // By row of the master: the lanes of forward's side, of backward's, rows of memory, and last that the
-  // columns are shares of one.
+  // One number for each row of the master: the lanes and cuts of the front, those of the back, the memory
+  // rows, and the row that makes the fractions of all answers come to one.
   using Row = std::vector<double>;
 
-  // One answer of all decisions: a column of the master.
+  // An answer, which is one option for each decision: a column of the master.
   struct AnswerColumn {
     std::vector<std::uint8_t> chosen;  // by decision
     Row entries;
@@ -94,8 +94,8 @@ class ShareTable::Decomposition {
   }
   double scale(std::size_t row) const { return row < lane_rows ? question_.second : question_.byte; }
 
-  // Columns of the master, by number: the two phases' lengths, a slack for each row but the last, what each
-  // row of memory lacks, and the answers.
+  // Columns of the master by number: the lengths of the two phases, a slack for each row but the last, the
+  // lack of each memory row, the answers.
   std::size_t first_slack() const { return phases; }
   std::size_t first_lack() const { return first_slack() + rows_ - 1; }
   std::size_t first_answer() const { return first_lack() + memory_rows_; }
@@ -119,7 +119,7 @@ class ShareTable::Decomposition {
       entries[lane_rows + column - first_lack()] = -1;
   }
 
-  // By option: what it costs where a unit of each row costs so much; of rows past the end, nothing.
+  // Returns the cost of each option if a unit of row r costs worth[r], 0 past its end. Adds last_row_price.
   std::vector<double> prices(const Row& worth) const {
     const std::vector<double>& price = table_.by_row_.back();
     std::vector<double> sums(price.size());
@@ -135,7 +135,7 @@ class ShareTable::Decomposition {
     }
     return sums;
   }
-  // Each decision's cheapest option.
+  // Returns each decision's cheapest option.
   std::vector<std::uint8_t> cheapest(const std::vector<double>& prices) const {
     std::vector<std::uint8_t> chosen;
     chosen.reserve(table_.count_.size());
@@ -160,8 +160,8 @@ class ShareTable::Decomposition {
     return answer;
   }
 
-  // From the answer that takes least time if memory does not count: its lanes are slack but for the busiest
-  // of each phase, and memory that it lacks is lacking.
+  // Starts from the answer of least time if memory does not count. Slacks are basic, but for the phases'
+  // lengths in the rows of their busiest lanes, and the lacks of memory rows that are exceeded.
   void start(const std::vector<double>& seconds) {
     add(column_of(cheapest(seconds)));
     const Row& first = answers_.front().entries;
@@ -226,7 +226,7 @@ class ShareTable::Decomposition {
     return sum;
   }
 
-  // A column that the master knows and that makes it better; the best of them.
+  // Lets the best known column that makes the master better enter the basis. Returns whether one entered.
   bool enter_known() {
     double best = -epsilon;
     std::size_t entering = 0;
@@ -241,9 +241,9 @@ class ShareTable::Decomposition {
     return best < -epsilon && pivot(entering);
   }
 
-  // The row that limits the entering column; of those that limit it alike, within what rounding may have done
-  // to the levels, the one with the largest pivot (Harris, "Pivot Selection Methods of the Devex LP Code",
-  // 1973).
+  // Returns the row that limits the entering column, rows_ if none does. Of rows that limit it alike, within
+  // what rounding may have done to the levels, it is the one with the largest pivot (Harris, "Pivot Selection
+  // Methods of the Devex LP Code", 1973).
   std::size_t leaving_row(const Row& change) const {
     double least = std::numeric_limits<double>::infinity();
     for (std::size_t i = 0; i < rows_; ++i)
@@ -257,7 +257,7 @@ class ShareTable::Decomposition {
     return leaving;
   }
 
-  // False where no row limits it, or nothing is gained by it.
+  // Lets the column enter the basis. Returns false if no row limits it.
   bool pivot(std::size_t entering) {
     Row entries;
     entries_of(entering, entries);
@@ -279,8 +279,8 @@ class ShareTable::Decomposition {
     return true;
   }
 
-  // What a lane's second and a row's byte cost, as Lagrange multipliers: not below zero, and those of a phase
-  // one together.
+  // Returns what a second of each lane and a byte of each memory row cost, as Lagrange multipliers: none is
+  // below zero, and those of a phase come to at most one.
   Row multipliers() const {
     Row at(rows_ - 1);
     for (std::size_t i = 0; i + 1 < rows_; ++i) at[i] = std::max(0.0, -worth_[i]);
@@ -292,7 +292,7 @@ class ShareTable::Decomposition {
     }
     return at;
   }
-  // The bound that the cheapest answer gives.
+  // Raises the bound to the one that the cheapest answer gives.
   void look_at(const AnswerColumn& cheapest, const Row& worth, ShareAnswer& answer) const {
     double sum = cheapest.price;
     for (std::size_t row = 0; row < lane_rows; ++row) sum += worth[row] * cheapest.entries[row];
@@ -341,9 +341,9 @@ class ShareTable::Decomposition {
   std::vector<std::size_t> basis_;      // by row: the column that is basic in it
   std::vector<std::uint8_t> is_basic_;  // by column
   BasisInverse inverse_;                // of the basis
-  Row levels_;                          // of the basic columns
-  Row worth_;                           // what a unit of each row's right side is worth
-  std::vector<std::size_t> priced_;     // rows that are worth anything
+  Row levels_;                          // the levels of the basic columns
+  Row worth_;                           // by row: the worth of one more unit on its right side
+  std::vector<std::size_t> priced_;     // rows whose worth is not 0
   std::size_t pivots_ = 0;
 };
 

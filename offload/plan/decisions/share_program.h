@@ -1,15 +1,16 @@
-// A linear program that gives each decision a mixture of its options: a share of each. The busiest lane of
-// each phase then has least to do, and everything fits into memory.
+// A linear program that gives each decision a mixture of its options: a fraction of each. It minimises the
+// work of the busiest lane of each phase and keeps everything within memory.
 //
 //   minimise  front + back + sum of prices
 //   where     on each lane, and at each cut, the work of a phase is at most `front` or `back` seconds,
 //             each row of memory holds at most its room,
-//             and the shares of a decision's options come to one.
+//             and the fractions of a decision's options come to one.
 //
-// Solved by decomposition (Dantzig and Wolfe, "Decomposition Principle for Linear Programs", 1960), in turns.
-// A small master program mixes the answers so far and says what a second of each lane and a byte of each row
-// are worth. At these prices each decision by itself takes its cheapest option, which is the next answer. It
-// also bounds the program from below. Any prices give a valid bound, so rounding errors in them do no harm.
+// The program is solved by decomposition (Dantzig and Wolfe, "Decomposition Principle for Linear Programs",
+// 1960). A small master program mixes the answers so far and finds the prices of a second on each lane and of
+// a byte in each memory row. At these prices each decision by itself takes its cheapest option; together
+// these options are the next answer for the master. The next answer also bounds the program from below. Any
+// prices give a valid bound, so rounding errors in them do no harm.
 #pragma once
 
 #include <array>
@@ -22,73 +23,71 @@
 
 namespace stowage {
 
-// By row of lane_table.
+// Lanes by their row of lane_table.
 inline constexpr std::size_t share_compute = index_of(LaneRole::compute), share_h2d = index_of(LaneRole::h2d),
                              share_d2h = index_of(LaneRole::d2h), share_host = index_of(LaneRole::host),
                              share_peer = index_of(LaneRole::peer), share_lanes = lane_roles;
-// The most cuts of a phase, at which its length is counted in two pieces, one behind the other (step_cuts.h);
-// and the most of the back with the host's updates as the second piece.
+// The most cuts of a phase (step_cuts.h), and the most cuts of the back for early updates.
 inline constexpr std::size_t share_cuts = 5, update_cuts = 3;
 inline constexpr std::size_t share_rows = share_lanes + share_cuts + update_cuts;
-// By lane, then by cut; of the front, the last update_cuts are 0.
+// Seconds by lane, then by cut. In the front the last update_cuts entries are 0.
 using ShareTimes = std::array<double, share_rows>;
 inline constexpr std::size_t most_memory_rows = 20;
 using ShareMemory = std::array<double, most_memory_rows>;
 
 // The cost of one option: time on each lane in `front` and in `back`, the two phases of a step
-// (docs/design.md, section 3), and bytes in each row of memory. The solver needs numbers of about one.
-// Whoever builds the program sees to that, by the units of the costs or by ShareTable::Question, which scales
-// them.
+// (docs/planning.md), and bytes in each memory row. The solver needs numbers of about one. The builder of a
+// program provides them by the units of its costs, or by ShareTable::Question, which scales them.
 struct ShareCost {
   ShareTimes front{}, back{};
   ShareMemory memory{};
-  double price = 0;  // in units of time, on top of it
+  double price = 0;  // in units of time, added to the time
   void add(const ShareCost& other, double times);
 };
 
-// `count` alike decisions. Each takes any mixture of its options, of which there are 1 to 255.
+// A number of alike decisions (`count`). Each takes any mixture of its options, of which there are 1 to 255.
 struct ShareDecision {
   std::vector<ShareCost> options;
   double count = 1;
 };
 
-// Makes one of all decisions whose options cost the same time and memory, with the sum of their counts.
-// Prices are not compared.
+// Joins decisions whose options cost the same time and memory, and adds up their counts. Does
+// not compare prices.
 std::vector<ShareDecision> with_alike_as_one(std::vector<ShareDecision> decisions);
 
 struct ShareProgram {
-  ShareCost fixed;  // whatever is decided
+  ShareCost fixed;  // the cost of the step whatever is decided
   std::vector<ShareDecision> decisions;
-  std::vector<double> room;  // by row of memory, at most most_memory_rows
+  std::vector<double> room;  // by memory row, at most most_memory_rows
 };
 
 struct ShareAnswer {
   double bound = 0;   // no mixture that fits has a smaller value
-  double value = 0;   // of the mixture, with a penalty if it does not fit
+  double value = 0;   // the value of the mixture, with a penalty if it does not fit
   bool fits = false;  // the mixture keeps to the room
-  // The lane whose work makes up most of the value. Cuts count as the lane of their updates or offloads.
+  // The lane whose work makes up most of the value. A cut counts as the lane of its updates or offloads.
   LaneRole binding = LaneRole::compute;
-  std::vector<double> memory;               // of the mixture, by row
-  std::vector<std::vector<double>> shares;  // by decision and option
+  std::vector<double> memory;               // bytes of the mixture, by memory row
+  std::vector<std::vector<double>> shares;  // fractions, by decision and option
 };
 
-// One decision whose shares are given rather than sought.
+// A decision whose fractions are given rather than sought.
 struct GivenShares {
   std::size_t decision = 0;
-  std::vector<double> shares;  // by option
+  std::vector<double> shares;  // fractions, by option
 };
 
-// Decisions laid out once, for many questions about them.
+// Decisions laid out once, to answer many questions about them.
 class ShareTable {
  public:
   ShareTable(const ShareCost& fixed, const std::vector<ShareDecision>& decisions, std::size_t memory_rows);
 
   struct Question {
-    std::vector<double> room;     // by row of memory, in the question's unit
+    std::vector<double> room;     // by memory row, in the question's unit
     double second = 1, byte = 1;  // what one second and one byte of the costs are in the question's units
-    double last_row_price = 0;    // added to the value for each unit of bytes in the last row of memory
+    double last_row_price = 0;    // added to the value for each unit of bytes in the last memory row
     std::optional<GivenShares> given{};
-    double tolerance = 1e-5;  // solved until the bound is this close below the value, as a share of the value
+    double tolerance = 1e-5;  // stops with the bound this close below the value, as a fraction of the value
   };
   ShareAnswer solve(const Question& question) const;
 
@@ -98,7 +97,7 @@ class ShareTable {
 
   ShareCost fixed_;
   std::size_t memory_rows_;
-  std::vector<std::size_t> first_;  // by decision: its first option; and the number of all options
+  std::vector<std::size_t> first_;  // by decision: its first option; last: the number of all options
   std::vector<double> count_;       // by decision
   std::vector<ShareCost> options_;
   std::vector<std::vector<double>> by_row_;  // the same costs by row and option; the last row is the price

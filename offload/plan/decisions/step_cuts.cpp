@@ -8,7 +8,8 @@
 namespace stowage {
 namespace {
 
-// By op: what stands at it.
+// Seconds by op: of the op itself; of the updates of parameters that it is the first to read; and of the
+// early updates and offloads of gradients that it completes.
 struct Work {
   std::vector<double> forward, backward, updates, early_updates, offloads;
 };
@@ -37,8 +38,8 @@ Work work_of(const Problem& problem, const StepCuts& cuts) {
   return work;
 }
 
-// Where the phase is longest in two pieces, with a share of the pieces' movable work falling from 1: each op
-// once. `of(op, share)` is the length there.
+// Finds up to `most` ops at which a phase in two pieces is longest, while a fraction of the pieces' movable
+// work falls from 1. `of(op, share)`: the length with a cut at `op` and that fraction.
 template <typename Length>
 std::vector<OpId> longest(std::size_t ops, std::size_t most, Length&& of) {
   constexpr int tries = 40;

@@ -8,7 +8,7 @@
 namespace stowage {
 namespace {
 
-// By position, serially.
+// Returns the live bytes at each position of a serial draft.
 std::vector<double> live_bytes(const Draft& draft, const BucketLayout& layout) {
   std::vector<double> live(draft.sequence.size() + 1, 0);
   for (const DraftLifetime& lifetime : draft.lifetimes) {
@@ -21,7 +21,7 @@ std::vector<double> live_bytes(const Draft& draft, const BucketLayout& layout) {
   return live;
 }
 
-// Buckets that some decision is about.
+// Returns, by bucket, whether a decision is about it.
 std::vector<std::uint8_t> decided_buckets(const Problem& problem) {
   std::vector<std::uint8_t> decided(problem.layout.buckets.size(), 0);
   for (BucketId id = 0; id < decided.size(); ++id)
@@ -32,7 +32,7 @@ std::vector<std::uint8_t> decided_buckets(const Problem& problem) {
   return decided;
 }
 
-// Stages at whose peak the lifetime is there.
+// Calls `function` for each stage at whose peak the lifetime is live.
 template <typename Function>
 void for_live_stages(const StepMemory::Uniform& of, const DraftLifetime& lifetime, Function&& function) {
   const auto first = std::lower_bound(of.peaks.begin(), of.peaks.end(), lifetime.first);
@@ -66,8 +66,9 @@ StepMemory::Uniform StepMemory::lifetimes_of(const Choices& choices) const {
   return of;
 }
 
-// Of each of as many equal runs of stages those with about the most live bytes; and the most bytes that
-// nothing decides about.
+// Splits the stages into equal runs, one for each row. A row counts the stages of its run that have about the
+// most live bytes (PlannerSettings::alike_stages). Its base is the most bytes that no decision is about in
+// any of these stages.
 void StepMemory::find_rows() {
   const Uniform& lowest = uniforms_.front();
   stages_ = static_cast<std::uint32_t>(lowest.peaks.size());
@@ -76,7 +77,7 @@ void StepMemory::find_rows() {
   const auto peak_of = [&](std::uint32_t stage) {
     return live[static_cast<std::size_t>(lowest.peaks[stage])];
   };
-  moment_of_.assign(stages_, no_id);
+  row_of_.assign(stages_, no_id);
   stages_of_.assign(count, 0);
   for (std::uint32_t m = 0; m < count; ++m) {
     const auto begin = static_cast<std::uint32_t>(m * stages_ / count);
@@ -85,7 +86,7 @@ void StepMemory::find_rows() {
     for (std::uint32_t stage = begin; stage < end; ++stage) most = std::max(most, peak_of(stage));
     for (std::uint32_t stage = begin; stage < end; ++stage)
       if (peak_of(stage) >= settings_.alike_stages * most) {
-        moment_of_[stage] = m;
+        row_of_[stage] = m;
         ++stages_of_[m];
       }
   }
@@ -98,8 +99,7 @@ void StepMemory::find_rows() {
     for_live_stages(lowest, lifetime, [&](std::uint32_t stage) { undecided[stage] += bytes; });
   }
   for (std::uint32_t stage = 0; stage < stages_; ++stage)
-    if (moment_of_[stage] != no_id)
-      base_[moment_of_[stage]] = std::max(base_[moment_of_[stage]], undecided[stage]);
+    if (row_of_[stage] != no_id) base_[row_of_[stage]] = std::max(base_[row_of_[stage]], undecided[stage]);
 }
 
 std::uint32_t StepMemory::add_lifetime(const DraftLifetime& lifetime, const Uniform& of,
@@ -107,9 +107,9 @@ std::uint32_t StepMemory::add_lifetime(const DraftLifetime& lifetime, const Unif
   const auto bytes = static_cast<double>(problem_.layout.buckets[lifetime.bucket].bytes);
   std::uint32_t stages = 0;
   for_live_stages(of, lifetime, [&](std::uint32_t stage) {
-    if (stage >= stages_) return;  // updates of residents
+    if (stage >= stages_) return;  // a stage of residents' updates
     ++stages;
-    if (const std::uint32_t m = moment_of_[stage]; m != no_id) cost.memory[m] += bytes / stages_of_[m];
+    if (const std::uint32_t m = row_of_[stage]; m != no_id) cost.memory[m] += bytes / stages_of_[m];
   });
   return stages;
 }

@@ -1,42 +1,44 @@
 // Device memory of a step as rows of a program over decisions (decision_classes.h).
 //
-// A row stands for a *moment*, a run of stages (choices.h) that are taken to be alike. What a decision takes
-// there is read off the lifetimes of *uniform* steps, in which every decision of its sort is alike.
+// A *memory row* stands for a run of stages (choices.h) that are taken to be alike. The bytes that an
+// option takes in a row are read off the lifetimes of *uniform* steps, in which all decisions of one sort
+// take the same option.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
+#include "offload/plan/decisions/share_program.h"
 #include "offload/plan/problem/problem.h"
 #include "offload/plan/schedule/lifetimes.h"
 #include "stowage/planner.h"
-#include "offload/plan/decisions/share_program.h"
 
 namespace stowage {
 
 class StepMemory {
  public:
-  // Keeps references: they must outlive it.
+  // Keeps references: problem and settings must outlive it.
   StepMemory(const Problem& problem, const PlannerSettings& settings);
 
   struct Uniform {
-    Draft draft;  // scheduled serially
-    std::vector<std::uint32_t> stages;
+    Draft draft;                        // scheduled serially
+    std::vector<std::uint32_t> stages;  // by position
     std::vector<std::vector<LifetimeId>> of_bucket;
-    std::vector<Position> peaks;  // by stage: where most bytes are live
+    std::vector<Position> peaks;  // by stage: the position with the most live bytes
   };
-  // The step of these choices. That with the least bytes comes first, and has no resident.
+  // Adds the step with `choices`. The first step added must be the one with the fewest
+  // bytes, without residents.
   void add(const Choices& choices);
   const Uniform& operator[](std::size_t uniform) const { return uniforms_[uniform]; }
   Bytes serial_bytes(std::size_t uniform) const;
 
-  // The rows, once all steps are added.
+  // Finds the rows. Requires that all steps have been added.
   void find_rows();
-  // By row: live bytes that nothing decides about.
+  // Returns, by row, the live bytes that no decision is about.
   const std::vector<double>& base() const { return base_; }
   std::uint32_t stages() const { return stages_; }
-  // Adds the lifetime's bytes, of a moment's stages by that share in which it is there. Returns in how many
-  // stages it is.
+  // Adds the lifetime's bytes to each row, times the fraction of the row's stages in which the lifetime is
+  // live. Returns the number of stages in which it is live.
   std::uint32_t add_lifetime(const DraftLifetime& lifetime, const Uniform& of, ShareCost& cost) const;
 
  private:
@@ -45,8 +47,8 @@ class StepMemory {
   const Problem& problem_;
   const PlannerSettings& settings_;
   std::vector<Uniform> uniforms_;
-  std::vector<std::uint32_t> moment_of_;  // by stage; no_id: its bytes do not count
-  std::vector<std::uint32_t> stages_of_;  // by moment: how many
+  std::vector<std::uint32_t> row_of_;     // by stage; no_id: its bytes do not count
+  std::vector<std::uint32_t> stages_of_;  // by row: the number of its stages
   std::vector<double> base_;
   std::uint32_t stages_ = 0;
 };

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <utility>
 
 #include "stowage/error.h"
-#include <cstdint>
 
 namespace stowage {
 namespace {
@@ -26,9 +26,9 @@ Bytes largest_footprint(const Graph& graph) {
 
 struct ParameterUse {
   TensorId parameter = no_id;
-  std::uint32_t unit = no_id;  // of the first use
+  std::uint32_t unit = no_id;  // of its first use
   TensorId gradient = no_id;
-  std::vector<std::vector<TensorId>> state;  // by slice; of one that is not cut all together
+  std::vector<std::vector<TensorId>> state;  // by slice; a parameter that is not cut has one entry
   bool trained = true;
   bool is_cut() const { return state.size() > 1; }
 };
@@ -38,7 +38,7 @@ struct ParameterUse {
                      "'; finish the graph with an optimizer");
 }
 
-// By tensor: of a slice, which of its whole's.
+// Returns, by tensor, a slice's number within its whole tensor; else 0.
 std::vector<std::uint32_t> slice_numbers(const Graph& graph) {
   std::vector<std::uint32_t> numbers(graph.tensors.size(), 0);
   for (const std::vector<TensorId>& of : graph.slices())
@@ -46,7 +46,8 @@ std::vector<std::uint32_t> slice_numbers(const Graph& graph) {
   return numbers;
 }
 
-// The parameter's state from its update op, or from that of a slice of it.
+// Records the gradient and the optimizer state that an update op applies to the parameter or to one
+// slice of it.
 void add_update(const Graph& graph, const Op& op, TensorId written,
                 const std::vector<std::uint32_t>& slice_number, ParameterUse& use) {
   const std::uint32_t slice = slice_number[written];
@@ -104,7 +105,7 @@ class LayoutBuilder {
     groups_ = &groups;
   }
 
-  // One bucket of all these that are in none yet; no_id when there are none.
+  // Makes one bucket of those tensors that have no bucket yet. Returns no_id if all have one.
   BucketId together(const std::string& name, BucketRole role, const std::vector<TensorId>& tensors) {
     BucketId bucket = no_id;
     for (TensorId id : tensors) {
@@ -122,7 +123,7 @@ class LayoutBuilder {
     layout_.slices.emplace_back();
     return static_cast<BucketId>(layout_.buckets.size() - 1);
   }
-  // Appends the tensor, with all that shares its bytes.
+  // Appends the tensor and all tensors that share its bytes.
   void append(BucketId id, TensorId tensor) {
     if (layout_.bucket_of[tensor] != no_id) return;
     Bucket& bucket = layout_.buckets[id];
@@ -154,8 +155,8 @@ class LayoutBuilder {
   BucketLayout layout_;
 };
 
-// Splits parameters into runs, each of which becomes one bucket; the first ones may be the tiny ones. What is
-// trained and what is not has no bucket together.
+// Splits parameters into runs; each becomes one bucket. Runs of tiny parameters come first. Parameters that
+// are trained share no run with others.
 std::vector<std::vector<std::size_t>> cut(const Graph& graph, const std::vector<ParameterUse>& uses,
                                           Bytes target) {
   std::vector<std::vector<std::size_t>> runs;
@@ -210,8 +211,8 @@ std::string run_name(const Graph& graph, const std::vector<ParameterUse>& uses,
   return name;
 }
 
-// One bucket of optimizer state for the run; one for each slice of a parameter that is cut, which is a run of
-// its own.
+// Adds the buckets of optimizer state of a run: one bucket, or one for each slice if the run is a parameter
+// that is cut.
 void add_state(LayoutBuilder& builder, BucketId parameters, const std::string& name,
                const std::vector<ParameterUse>& uses, const std::vector<std::size_t>& run) {
   std::vector<std::vector<TensorId>> state(uses[run.front()].is_cut() ? uses[run.front()].state.size() : 1);
@@ -227,7 +228,7 @@ void add_state(LayoutBuilder& builder, BucketId parameters, const std::string& n
 
 void list_operands(const Graph& graph, BucketLayout& layout) {
   layout.first_operand.assign(1, 0);
-  std::vector<std::size_t> newest(layout.buckets.size(), 0);  // by bucket: its newest operand, and one
+  std::vector<std::size_t> newest(layout.buckets.size(), 0);  // by bucket: 1 + its newest operand; 0: none
   for (const Op& op : graph.ops) {
     const auto add = [&, from = layout.operands.size()](TensorId tensor, bool writes) {
       const BucketId bucket = layout.bucket_of[tensor];

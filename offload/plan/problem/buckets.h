@@ -11,21 +11,21 @@
 
 namespace stowage {
 
-// What a bucket holds, as far as the planner treats it differently.
+// The contents of a bucket, as far as the planner treats them differently.
 enum class BucketRole : std::uint8_t {
   parameter,
   input,
   gradient,         // final gradients of one parameter bucket
-  optimizer_state,  // of one parameter bucket
-  // One alias group: values, their gradients, ungrouped gradients of parameters, workspaces; or partial sums
-  // of one gradient (byte_groups.h).
+  optimizer_state,  // the state of one parameter bucket
+  // An alias group of values, their gradients, ungrouped gradients of parameters, or workspaces; or partial
+  // sums of one gradient that take turns in the same bytes (byte_groups.h).
   activation,
-  square_sums,  // all parts of the global norm
+  square_sums,  // the parts of the global gradient norm
   loss,
   clip,
 };
 
-// What an op reads or writes.
+// A bucket that an op touches.
 struct BucketOperand {
   BucketId bucket = no_id;
   bool reads = false;
@@ -36,52 +36,54 @@ struct BucketLayout {
   std::vector<Bucket> buckets;      // residency not yet decided
   std::vector<BucketRole> roles;    // by bucket
   std::vector<BucketId> bucket_of;  // by tensor
-  // By bucket: for a bucket of gradients or optimizer state, the bucket of their parameters; else no_id.
+  // Indexed by bucket: for gradients and optimizer state, the bucket of their parameters; else no_id.
   std::vector<BucketId> parameters_of;
-  std::vector<Bytes> state_bytes;    // by parameter bucket: bytes of its gradient and state buckets; else 0
+  std::vector<Bytes> state_bytes;    // by parameter bucket: bytes of its gradient and state buckets
   std::vector<BucketId> parameters;  // parameter buckets in first-use order
-  // By bucket: of a parameter that is cut, and of its gradient, the bytes of its slices in order; else none.
-  // Such a parameter has a bucket of its own, and one of optimizer state for each slice.
+  // Indexed by bucket: the byte ranges of the slices, in order, if the bucket is a parameter that is cut or
+  // its gradient; else empty. A parameter that is cut has a bucket of its own, and each of its slices has a
+  // bucket of optimizer state.
   std::vector<std::vector<ByteRange>> slices;
-  std::vector<std::uint32_t> slice_number;  // by tensor: a slice's number within its whole; else 0
+  std::vector<std::uint32_t> slice_number;  // by tensor: a slice's number within its whole tensor; else 0
   Bytes target_bytes = 0;                   // BucketOptions::target_bytes
   bool optimizer_in_backward = false;       // BucketOptions::optimizer_in_backward
-  // The buckets that the op touches, each once.
+  // Returns the buckets that the op touches, each once.
   std::span<const BucketOperand> operands_of(OpId op) const {
     return {operands.data() + first_operand[op], first_operand[op + 1] - first_operand[op]};
   }
   std::vector<std::size_t> first_operand;  // by op, and the end
   std::vector<BucketOperand> operands;     // op by op
   std::vector<LaneRole> lanes;             // by op (op_lanes)
-  bool has_peers = false;                  // some op is on the peer lane
+  bool has_peers = false;                  // an op is on the peer lane
 };
 
 struct BucketOptions {
-  // A parameter bucket is closed when it reaches this size; 0: one tensor each.
+  // A parameter bucket is closed when it reaches this size. 0: each parameter has its own bucket.
   Bytes target_bytes = 0;
-  // True: gradients share buckets as their parameters do. False: each gradient has a bucket of its own, with
-  // the role of an activation; this takes less memory where no gradient goes to the host.
+  // True: gradients share buckets as their parameters do. False: each gradient has its own bucket, with the
+  // role of an activation. That takes less memory if no gradient goes to the host.
   bool group_gradients = true;
-  // Host updates that begin before the gate are made for good, and gradients share the gradient ring
-  // (gradient_ring.h). False: they are speculated.
+  // True: early updates on the host are made for good, and gradients share the gradient ring
+  // (gradient_ring.h). False: early updates are speculated.
   bool optimizer_in_backward = false;
 };
 
-// The smallest transfer that reaches 95 % of the link's peak in both directions; from 64 KiB to 1 GiB.
+// Returns the size of the smallest transfer that reaches 95 % of the link's peak in both directions, within
+// 64 KiB to 1 GiB.
 Bytes efficient_bucket_bytes(const Machine& machine);
 
-// Walks parameters in first-use order. A bucket is closed when it reaches its target, or at a unit's end when
-// it has half of it. Tiny parameters (16 KiB or less, and together at most 1/64 of the largest op's operands)
-// share one bucket, and those that are not trained another. `groups`: by tensor, what shares its bytes
-// (byte_groups in byte_groups.h). InvalidInput for a graph without a loss and an update phase, and for a
-// parameter that no op reads, or that is trained and to which no update applies a gradient.
+// Walks parameters in first-use order. A bucket is closed when it reaches its target size, or at the end of a
+// unit when it has half of that. Tiny parameters (16 KiB or less, and together at most 1/64 of the largest
+// op's operands) share one bucket; tiny parameters that are not trained share another. `groups`:
+// byte_groups() of the graph. Throws InvalidInput if the graph has no loss or no update phase, if no op reads
+// a parameter, or if no update applies a gradient to a parameter that is trained.
 BucketLayout make_buckets(const Graph& graph, const std::vector<TensorId>& groups,
                           const BucketOptions& options);
 
-// By op: on which lane it runs if it runs on the device. On the peer lane: collectives (launch_table.h), and what
-// backward does with nothing but their results, such as the sum of the shares that came of a gradient, and its
-// part of the norm. So no op of the compute lane waits until gradients are exchanged. All else is on the compute
-// lane.
+// Returns, by op, the lane on which the op runs if it runs on the device. The peer lane runs collectives
+// (launch_table.h) and backward ops that read nothing but the results of collectives, such as the sum of the
+// received shares of a gradient, and its part of the norm. So no op of the compute lane waits until gradients
+// are exchanged. The compute lane runs all other ops.
 std::vector<LaneRole> op_lanes(const Graph& graph);
 
 }  // namespace stowage

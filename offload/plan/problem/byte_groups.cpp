@@ -8,14 +8,14 @@
 namespace stowage {
 namespace {
 
-// When a group of tensors is needed: places in the order of execution.
+// The first and last place in the execution order that uses an alias group.
 struct Need {
   TensorId group = no_id;
   std::size_t first = 0, last = 0;
-  bool in_backward_alone = true;  // and so by no replay and no update
+  bool in_backward_alone = true;  // no replay and no update uses it
 };
 
-// By tensor: a name of the sum that it becomes part of, if it is a gradient.
+// Returns, by tensor, the final sum that a gradient becomes part of; for any other tensor itself.
 std::vector<TensorId> sums(const Graph& graph) {
   std::vector<TensorId> sum(graph.tensors.size());
   std::iota(sum.begin(), sum.end(), 0U);
@@ -27,7 +27,7 @@ std::vector<TensorId> sums(const Graph& graph) {
   return sum;
 }
 
-// By alias group: the places of its first and last use.
+// Returns the need of each alias group, by the group's tensor id.
 std::vector<Need> needs(const Graph& graph, const RecomputeAnalysis& analysis) {
   std::vector<Need> needs(graph.tensors.size());
   for (std::size_t place = 0; place < analysis.sequence.size(); ++place) {
@@ -60,7 +60,7 @@ std::vector<TensorId> byte_groups(const Graph& graph, const RecomputeAnalysis& a
   std::iota(joined.begin(), joined.end(), 0U);
   for (auto& [of, all] : parts) {
     std::stable_sort(all.begin(), all.end(), [](const Need& a, const Need& b) { return a.first < b.first; });
-    std::vector<Need> rows;  // of each bucket: its first group, and when the newest is needed
+    std::vector<Need> rows;  // by bucket: its first group, and the places of its newest one
     for (const Need& part : all) {
       const auto row =
           std::find_if(rows.begin(), rows.end(), [&](const Need& at) { return at.last < part.first; });

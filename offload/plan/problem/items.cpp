@@ -10,7 +10,7 @@
 namespace stowage {
 namespace {
 
-// By bucket: the last forward op that writes it, else the first op that does.
+// Returns, by bucket, the last forward op that writes it, or else the first op that writes it.
 std::vector<OpId> writers(const Graph& graph, const BucketLayout& layout) {
   std::vector<OpId> writer(layout.buckets.size(), no_id);
   for (OpId op = 0; op < graph.ops.size(); ++op)
@@ -21,15 +21,14 @@ std::vector<OpId> writers(const Graph& graph, const BucketLayout& layout) {
   return writer;
 }
 
-// Buckets that are not used during at least one whole stage between two uses, each with the unit of its last
-// use.
-std::vector<std::pair<BucketId, std::uint32_t>> with_long_gaps(const Graph& graph,
-                                                               const RecomputeAnalysis& analysis,
-                                                               const BucketLayout& layout) {
+// Returns the buckets with a long pause between two uses, each with the unit of its last use.
+std::vector<std::pair<BucketId, std::uint32_t>> with_long_pauses(const Graph& graph,
+                                                                 const RecomputeAnalysis& analysis,
+                                                                 const BucketLayout& layout) {
   constexpr std::uint32_t never = no_id;
   std::vector<std::uint32_t> last_stage(layout.buckets.size(), never),
       last_unit(layout.buckets.size(), no_id);
-  std::vector<std::uint8_t> has_gap(layout.buckets.size(), 0);
+  std::vector<std::uint8_t> has_pause(layout.buckets.size(), 0);
   std::uint32_t stage = 0;
   std::pair<std::uint32_t, Phase> before{no_id, Phase::forward};
   for (OpId id : analysis.sequence) {
@@ -41,14 +40,14 @@ std::vector<std::pair<BucketId, std::uint32_t>> with_long_gaps(const Graph& grap
     for (const BucketOperand& operand : layout.operands_of(id)) {
       std::uint32_t& last = last_stage[operand.bucket];
       const bool begins = operand.writes && !operand.reads;
-      has_gap[operand.bucket] |= last != never && stage > last + 1 && !begins;
+      has_pause[operand.bucket] |= last != never && stage > last + 1 && !begins;
       last = stage;
       last_unit[operand.bucket] = op.unit;
     }
   }
   std::vector<std::pair<BucketId, std::uint32_t>> found;
-  for (BucketId id = 0; id < has_gap.size(); ++id)
-    if (has_gap[id]) found.emplace_back(id, last_unit[id]);
+  for (BucketId id = 0; id < has_pause.size(); ++id)
+    if (has_pause[id]) found.emplace_back(id, last_unit[id]);
   return found;
 }
 
@@ -76,7 +75,7 @@ std::vector<Found> find(const Graph& graph, const RecomputeAnalysis& analysis, c
     for (TensorId id : analysis.units[unit].saved) add(analysis.group[id], unit, true);
     for (TensorId group : analysis.units[unit].inputs) add(group, unit, false);
   }
-  for (const auto& [bucket, unit] : with_long_gaps(graph, analysis, layout))
+  for (const auto& [bucket, unit] : with_long_pauses(graph, analysis, layout))
     if (at[bucket] == no_id && layout.roles[bucket] == BucketRole::activation)
       found.push_back({writer[bucket], bucket, unit, false});
   std::stable_sort(found.begin(), found.end(),

@@ -8,19 +8,19 @@
 namespace stowage {
 namespace {
 
-// What lanes share: each direction of the link, and host memory.
+// Resources that lanes share: the two directions of the link, and host memory.
 enum Resource : std::size_t { way_in, way_out, host_memory, resources };
 using Rates = std::array<double, lane_roles>;  // bytes per second, by lane
 
-// One lane that moves bytes: as fast as `wanted` if all is its own.
+// A lane that moves bytes. `wanted`: its rate if it had every resource to itself, in bytes per second.
 struct Flow {
   LaneRole lane{};
   double wanted = 0;
-  std::array<int, resources> takes{};  // bytes of each resource for one that it moves
+  std::array<int, resources> takes{};  // bytes of each resource that one moved byte takes
 };
 
-// Max-min fairness by filling: all flows are raised evenly, until one has what it wants or a resource of its
-// is used up.
+// Max-min fairness by filling: the rates of all flows rise evenly until one flow has the rate that it wants
+// or one of its resources is used up.
 Rates fair_rates(std::vector<Flow> open, std::array<double, resources> room) {
   Rates rates{};
   while (!open.empty()) {
@@ -78,7 +78,7 @@ std::vector<Flow> flows_of(const Machine& machine, LaneMask working) {
   return flows;
 }
 
-// Of each resource, in bytes per second.
+// Returns the rate of each resource, in bytes per second.
 std::array<double, resources> room_of(const Machine& machine, const std::vector<Flow>& flows) {
   const auto moves = [&](Resource way) {
     return std::any_of(flows.begin(), flows.end(), [&](const Flow& flow) { return flow.takes.at(way) > 0; });
@@ -102,7 +102,7 @@ double share(LaneMask working, LaneRole lane, const LaneSpeeds& speeds) {
   return (working & mask_of(lane)) != 0 ? speeds.of(working, lane) : 0;
 }
 
-// Behind the shares of copies.
+// Sets the charges for peers' bytes. Requires that the charges for copies are set.
 void add_peers(const Machine& machine, const LaneSpeeds& speeds, LaneSharing& sharing) {
   sharing.peer_to_h2d = sharing.peer_to_d2h = sharing.peer_to_host = as_alone;
   for (LaneMask working = 0; working < LaneMask{1} << lane_roles; ++working) {

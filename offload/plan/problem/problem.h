@@ -1,4 +1,4 @@
-// Problem: what is the same for all candidates of one graph on one machine.
+// Problem: everything that is the same for all candidates of one graph on one machine.
 #pragma once
 
 #include <stop_token>
@@ -11,8 +11,8 @@
 
 namespace stowage {
 
-// The graph, the machine and all that the planner derives from them before it chooses anything. Candidates
-// share it. Graph and machine are not owned and must outlive it.
+// The graph, the machine and everything that the planner derives from them before it chooses anything.
+// Candidates share it. Does not own the graph and the machine, which must outlive it.
 struct Problem {
   const Graph* graph = nullptr;
   const Machine* machine = nullptr;
@@ -20,18 +20,18 @@ struct Problem {
   BucketLayout layout;
   std::vector<ActivationItem> items;
   std::vector<Bucket> sizes;  // the layout's buckets with nothing but their bytes, cheap to copy
-  // By parameter bucket: undo records if its updates on the host are speculated. 0 where they cannot begin
-  // before the gate.
+  // Indexed by bucket: bytes of the undo records if a parameter bucket's host updates are speculated; 0 if
+  // its updates cannot be early.
   std::vector<Bytes> undo_bytes;
-  // How fast lanes are beside one another on this machine; computed once, used by all plans.
+  // The lanes' speeds beside one another on this machine (lane_speeds.h), computed once for all plans.
   LaneSharing sharing;
   LaneSpeeds speeds{Machine{}};
-  Machine contended;     // with both directions of the link at work (lane_speeds.h)
+  Machine contended;     // *machine with_link_contention (lane_speeds.h)
   std::stop_token stop;  // PlanOptions::stop
-  // Of an update on the host before the gate.
+  // Returns the seconds of an early update on the host.
   double early_seconds(const Op& update) const;
-  // Throws Cancelled where that asks for it. Called before every pass; no pass takes more than a fraction of
-  // a second.
+  // Throws Cancelled if `stop` asks for it. Called before every pass; no pass takes more than a fraction
+  // of a second.
   void throw_if_cancelled() const;
 };
 Problem make_problem(const Graph& graph, const Machine& machine, const BucketOptions& options,

@@ -10,7 +10,7 @@
 namespace stowage {
 namespace {
 
-// Another level of one bucket's loads, or of one item.
+// A change of one bucket's LoadChoice, or of one item's choice, to another level.
 struct Change {
   bool is_load = false;
   std::uint32_t index = 0;
@@ -37,10 +37,10 @@ void apply(const Change& change, const Problem& problem, Choices& choices) {
     choose(problem.items[change.index], static_cast<ActivationChoice>(change.level), choices);
 }
 
-// Local search around choices, for small graphs, where rounding the residency program's answer costs most.
-// Changes the choices of one item or parameter bucket, or of two, as long as `is_better` says that a change
-// is. Asks it for no more than `trials` changes, and for none where the graph has more single changes than
-// that.
+// Searches locally around choices. It serves small graphs, where rounding the residency program's answer
+// costs most. Changes the choices of one item or parameter bucket, or of two, as long as `is_better` says
+// that a change is better. Asks about at most `trials` changes, and about none if the graph has more single
+// changes than that.
 void improve_choices(const Problem& problem, Choices choices, std::size_t trials,
                      const std::function<bool(const Choices&)>& is_better) {
   const auto take = [&](const Change& one, const Change& other) {
@@ -71,9 +71,9 @@ class CandidateFinder {
   CandidateFinder(const CellSize& size, const PlannerSettings& settings, TriedChoices& tried)
       : size_(size), settings_(settings), tried_(tried) {}
 
-  // Of each variant, room by room. Where the program sees no mixture that fits, its time says nothing, and
-  // the extreme choices are looked at too. The program knows too little of the order of slices' updates: with
-  // the best room of a variant every number of slices on the device is tried.
+  // Adds the candidates of each variant, room by room. A mixture that does not fit ends no variant, since its
+  // time says nothing. The program knows too little of the order of slices' updates, so each of
+  // PlannerSettings::slice_shares is tried with the best room of a variant.
   void add_from(const std::vector<std::unique_ptr<CellVariant>>& variants) {
     std::vector<Turn> turns;
     for (const auto& variant : variants) turns.push_back({variant.get()});
@@ -88,7 +88,7 @@ class CandidateFinder {
       }
     }
   }
-  // Of the problem's choices with the best estimate.
+  // Adds changes of the problem's choices with the best estimate.
   void add_changes(const Problem& problem) {
     const CellCandidate* start = nullptr;
     for (const CellCandidate& each : found_)
@@ -111,7 +111,8 @@ class CandidateFinder {
     for (const Choices& choices : minimum_candidates(problem))
       for (const Choices& each : with_speculations(problem, choices)) add(problem, each);
   }
-  // The program does not say what to speculate here: no update, or some shares of them, spread evenly.
+  // Returns the choices without early updates, and with some fractions of the updates early, spread evenly.
+  // The program does not say here which updates should be early.
   std::vector<Choices> with_speculations(const Problem& problem, const Choices& choices) const {
     std::vector<Choices> all{choices};
     const bool saves_host_bytes = problem.layout.optimizer_in_backward;
@@ -129,6 +130,8 @@ class CandidateFinder {
     }
     return all;
   }
+  // Returns whether the extreme choices are needed, since the program saw no mixture that fits or
+  // no candidate fits.
   bool needs_extremes() const {
     return !all_fit_ || std::none_of(found_.begin(), found_.end(), [&](const CellCandidate& each) {
       return size_.least_host || each.host_bytes <= size_.host;
@@ -144,7 +147,7 @@ class CandidateFinder {
   }
   std::size_t sketches() const { return sketches_; }
   Bytes most_host() const { return most_host_; }
-  // Whether the cell has looked at enough.
+  // Returns whether the cell has used up its work.
   bool is_long() const { return work_ > settings_.most_cell_work; }
 
  private:
@@ -181,7 +184,7 @@ class CandidateFinder {
     if (variant.program.alone_share() > settings_.alone_share)
       add(*variant.problem, variant.program.round(mixture, Rounding::balanced));
   }
-  // False for choices that are found already, or do not fit.
+  // Returns false for choices that are found already or do not fit.
   bool add(const Problem& problem, Choices choices) {
     if (std::any_of(found_.begin(), found_.end(), [&](const CellCandidate& other) {
           return other.problem == &problem && other.choices == choices;
@@ -211,7 +214,7 @@ class CandidateFinder {
             .host_bytes = host_bytes(problem, sketch.draft),
             .serial_bytes = sketcher.serial_bytes()};
   }
-  // Seconds of the best candidate, of one problem or of all.
+  // Returns the seconds of the best candidate, of one problem or of all.
   double best(const Problem* of = nullptr) const {
     double least = std::numeric_limits<double>::infinity();
     for (const CellCandidate& each : found_)

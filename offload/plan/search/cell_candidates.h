@@ -10,7 +10,8 @@
 
 namespace stowage {
 
-// One order of micro-batches, bucket size and kind of replays: within units, joined units or whole blocks.
+// A variant: one order of micro-batches, one bucket size, and one kind of replays (within units, within
+// joined units, or of whole blocks).
 struct CellVariant {
   const Problem* problem = nullptr;
   ResidencyProgram program;
@@ -20,7 +21,7 @@ struct CellSize {
   Bytes device = 0, host = 0;
   bool least_host = false;  // `host` does not count: host bytes are to be as few as possible
   bool smallest = false;    // no cell has less device memory
-  // Choices to which the program gives a longer time are not looked for.
+  // Choices to which the program gives a longer time are left out.
   double most_seconds = std::numeric_limits<double>::infinity();
 };
 
@@ -37,13 +38,13 @@ struct CellCandidate {
 class TriedChoices {
  public:
   struct Trial {
-    bool fits = false;     // into the device memory; else nothing more is known
-    bool is_kept = false;  // a candidate of a cell
-    double seconds = 0;    // as CellCandidate has them
+    bool fits = false;     // into the device memory; if not, nothing more is known
+    bool is_kept = false;  // some cell has it as a candidate
+    double seconds = 0;    // as in CellCandidate
     Bytes host_bytes = 0;
     Bytes serial_bytes = 0;
   };
-  // Null if they were not tried yet.
+  // Returns null if the choices have not been tried yet.
   Trial* find(const Problem& problem, const Choices& choices);
   void add(const Problem& problem, const Choices& choices, const Trial& trial);
 
@@ -51,19 +52,19 @@ class TriedChoices {
   std::map<const Problem*, std::map<Choices, Trial>> trials_;
 };
 
-// How a cell's candidates were found.
+// A record of the search for a cell's candidates.
 struct CellSearch {
-  std::size_t sketches = 0;  // schedules, made or known; those of choices that a cell has kept do not count
-  // The most host bytes of the programs' mixtures and of candidates that fit: any host memory between that
+  std::size_t sketches = 0;  // schedules, made or known, except those of choices that a cell has kept
+  // The most host bytes of the programs' mixtures and of candidates that fit. Any host memory between this
   // and CellSize::host has the same candidates.
   Bytes most_host = 0;
-  bool is_limited = false;  // by PlannerSettings::most_cell_work
+  bool is_limited = false;  // PlannerSettings::most_cell_work ended it
 };
 
-// The candidates, the best estimate first; with `least_host` the fewest host bytes first. `tried`: of cells
-// with the same device memory; choices that it knows are not scheduled again, and the others are added.
-// Rounding a mixture may take more host bytes than `size.host`, or fewer: candidates that do are returned,
-// too, for budgets that have so much.
+// Returns the candidates, the best estimate first; with `least_host` the fewest host bytes first. `tried`:
+// the choices tried for cells with the same device memory. Choices in it are not scheduled again, and all
+// others are added to it. Rounding a mixture may take more host bytes than `size.host`, or fewer. Candidates
+// that take more are returned, too, for budgets that have so much.
 std::vector<CellCandidate> find_candidates(const std::vector<std::unique_ptr<CellVariant>>& variants,
                                            const CellSize& size, const PlannerSettings& settings,
                                            TriedChoices& tried, CellSearch& search);

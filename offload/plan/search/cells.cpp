@@ -13,7 +13,7 @@ namespace {
 
 constexpr double unlimited_seconds = std::numeric_limits<double>::infinity();
 
-// Up to the need: more memory than that has the same answer.
+// Returns amounts of device memory up to the need. More memory than that has the same answer.
 std::vector<Bytes> device_grid(Bytes minimum, Bytes need, const PlannerSettings& settings) {
   std::vector<Bytes> grid;
   const double fine_end = static_cast<double>(minimum) * settings.fine_range;
@@ -55,8 +55,9 @@ Cells::Cells(const std::vector<Problem>& problems, const Problem& for_bound, Byt
   hosts_ = host_grid(most_host, settings);
 }
 
-// The bound only rises as memory falls, so that one cell's speaks for all above it. Of those below, the one
-// in the middle is asked, too: it is likely to speak for the next.
+// The bound only rises as memory falls, so a known bound below `seconds` in less memory answers for
+// this cell. The cell in the middle of those below is bounded, too, since it is likely to answer for
+// the next cells.
 bool Cells::may_take_less(std::size_t index, Bytes host, double seconds) {
   std::map<std::size_t, double>& bounds = bounds_[host];
   const auto bound_of = [&](std::size_t device) {
@@ -64,7 +65,7 @@ bool Cells::may_take_less(std::size_t index, Bytes host, double seconds) {
     if (known != bounds.end()) return known->second;
     return bounds[device] = lower_bound(for_bound_, {devices_[device], host}).seconds;
   };
-  std::size_t too_small = 0;  // behind the last one known to be so
+  std::size_t too_small = 0;  // behind the last index with a bound of no less than `seconds`
   for (const auto& [device, bound] : bounds) {
     if (device >= index) break;
     if (bound < seconds) return true;
@@ -80,7 +81,7 @@ double Cells::floor_seconds(Key key) {
   double least = unlimited_seconds;
   for (const auto& variant : variants_) {
     std::map<std::size_t, Floor>& known = floors_[{variant.get(), device}];
-    // What uses no more than this host memory was the fastest with more of it, and still is.
+    // A solution for more host memory that fits into this one is optimal here too.
     const auto above = std::find_if(known.begin(), known.end(), [&](const auto& floor) {
       return floor.first == host || (floor.first < host && floor.second.host_bytes <= hosts_[host]);
     });
@@ -89,7 +90,7 @@ double Cells::floor_seconds(Key key) {
       continue;
     }
     const ResidencyProgram::Mixture mixture = variant->program.solve(devices_[device], hosts_[host]);
-    // Where no mixture fits, its time says nothing: the bytes that replays need are a part of every mixture.
+    // If no mixture fits, the time says nothing: every mixture includes bytes that replays need.
     const double seconds = mixture.fits ? mixture.seconds : 0;
     known[host] = {seconds, mixture.fits ? mixture.host_bytes : 0};
     least = std::min(least, seconds);
@@ -97,8 +98,8 @@ double Cells::floor_seconds(Key key) {
   return least;
 }
 
-// Each search after the first is that of a smaller budget, of the host bytes that the fastest plan takes: the
-// first one's limits may end it among cells with more than that.
+// Each search after the first is for a smaller budget, of the host bytes that the fastest plan takes: the
+// limits of the first search may have ended it among cells with more host memory.
 bool Cells::improve(const Budget& budget, std::optional<RankedPlan>& best) {
   double wanted = unlimited_seconds;
   bool is_complete = true;
@@ -118,7 +119,8 @@ std::optional<RankedPlan> Cells::any(const Budget& budget) {
   return found;
 }
 
-// Behind the search, which would end the sooner for a good plan to begin with, though there is a better one.
+// Called after the search. A search that began with a good known plan would end sooner, even if there is
+// a better one.
 void Cells::offer_known(const Budget& budget, std::optional<RankedPlan>& best) const {
   const RankedPlan* fastest = best ? &*best : nullptr;
   for (const auto& [device, candidates] : candidates_)
@@ -170,8 +172,8 @@ std::size_t Cells::work_of(const Cell& cell) const {
   return cell.search.sketches * variants_.front()->problem->graph->ops.size();
 }
 
-// From the least host memory that is not below the budget, since a rounded plan may take less than its
-// program was given, down. Returns whether with even fewer host bytes something faster may be found.
+// Starts with the least host memory that is not below the budget, since a rounded plan may take less than its
+// program was given, and goes down.
 bool Cells::improve_in_row(std::size_t device, const Budget& budget, Search search,
                            std::optional<RankedPlan>& best, Work& work) {
   const std::size_t most_columns = settings_.most_work * (device == 0 ? settings_.smallest_work : 1);
@@ -184,7 +186,8 @@ bool Cells::improve_in_row(std::size_t device, const Budget& budget, Search sear
     if (best && !is_first && work.columns > most_columns) {
       work.is_limited = true;
       if (device != 0) return false;
-      // Enough of the mixtures' roundings; what no mixture fits has choices of another kind.
+      // The mixtures' roundings have had enough work. Host memory that no mixture fits into has choices
+      // of another kind.
       is_last = true;
       if (floor > 0) {
         ++h;
@@ -200,8 +203,8 @@ bool Cells::improve_in_row(std::size_t device, const Budget& budget, Search sear
       return each->of.host_bytes <= hosts_[h];
     });
     if (is_last) return false;
-    if (!any_fits && floor == 0) break;  // no mixture fits, nor does any in less
-    // Any host memory down to what the programs' answers take has the same answers.
+    if (!any_fits && floor == 0) break;  // no mixture fits here, nor in less host memory
+    // The programs' answers are the same for any host memory down to the bytes that they take.
     for (++h; h < hosts_.size() && hosts_[h] >= of.search.most_host;) ++h;
   }
   const bool goes_on = !best || work.columns <= most_columns;
@@ -209,15 +212,15 @@ bool Cells::improve_in_row(std::size_t device, const Budget& budget, Search sear
   return goes_on;
 }
 
-// Another plan is wanted if it takes less than this.
+// Returns the time below which another plan is wanted.
 double Cells::wanted_seconds(const std::optional<RankedPlan>& best) const {
   return best ? best->ranked_seconds * (1 - settings_.close_enough) : unlimited_seconds;
 }
 
 void Cells::improve_by(Cell& cell, const Budget& budget, std::optional<RankedPlan>& best) {
-  // All plans of the smallest cell need it whole, and few of them have places: there all are tried.
+  // All plans of the smallest cell need it whole, and few of them have places, so all are tried.
   const bool smallest = cell.device == devices_.front();
-  Bytes most_serial = unlimited;  // those with more have no places
+  Bytes most_serial = unlimited;  // candidates with more serial bytes find no places
   std::size_t placed = 0;
   for (Candidate* each : cell.candidates) {
     Candidate& candidate = *each;
@@ -233,7 +236,7 @@ void Cells::improve_by(Cell& cell, const Budget& budget, std::optional<RankedPla
       const Bytes closer = devices_.front() + (std::max(failed, devices_.front()) - devices_.front()) / 2;
       most_serial = std::max(share_of(failed, settings_.next_serial), closer);
     }
-    // Placed under a smaller cap, it may keep more on the host than its sketch.
+    // A plan that is placed under a smaller cap may keep more on the host than its sketch.
     if (!made || made->plan.host_bytes > budget.host) continue;
     if (!best || made->ranked_seconds < best->ranked_seconds) best = made;
   }
@@ -243,7 +246,7 @@ std::optional<RankedPlan> Cells::least_host_plan(Bytes device) {
   const auto above = std::upper_bound(devices_.begin(), devices_.end(), device);
   for (auto i = static_cast<std::size_t>(above - devices_.begin()); i-- > 0;) {
     Cell& of = cell({i, hosts_.size()}, unlimited_seconds);
-    for (Candidate* candidate : of.candidates) {  // fewest host bytes first
+    for (Candidate* candidate : of.candidates) {  // in rising order of host bytes
       if (!candidate->outcome.is_final)
         candidate->outcome = outcome_of(*candidate, of.device, unlimited_seconds);
       if (candidate->outcome.plan) return candidate->outcome.plan;
@@ -271,9 +274,9 @@ Cells::Cell& Cells::cell(Key key, double most_seconds) {
   return cells_[key] = std::move(made);
 }
 
-// Under falling caps, the first schedule that finds places. Given up where the estimate under a lower cap is
-// no longer below `most_seconds`. The smallest cell has no byte to spare: there the first cap is all of it,
-// and all caps are tried.
+// Makes a plan of the first schedule that finds places, under falling caps. Gives up if the estimate under a
+// lower cap is no longer below `most_seconds`. The smallest cell has no byte to spare, so its first cap is
+// all of it, and all caps are tried.
 Cells::Outcome Cells::outcome_of(const Candidate& candidate, Bytes capacity, double most_seconds) {
   const Sketcher sketcher(*candidate.of.problem, candidate.of.choices);
   const bool smallest = capacity == devices_.front();
@@ -295,15 +298,15 @@ Cells::Outcome Cells::outcome_of(const Candidate& candidate, Bytes capacity, dou
 
 namespace {
 
-constexpr std::size_t fewest_work = 3;  // of a search without a limit
-constexpr Bytes closest_part = 100;   // of the fewest bytes: less is not searched for
+constexpr std::size_t fewest_work = 3;  // times the work of the search without a limit
+constexpr Bytes closest_part = 100;     // the smallest step is this part of the fewest bytes: a hundredth
 
 class FewestSearch {
  public:
   FewestSearch(Cells& cells, Bytes device, FewestHost& found)
       : cells_(cells), device_(device), found_(found) {}
 
-  // Whether there is a plan in so many host bytes.
+  // Searches for a plan in `host` host bytes. Returns whether there is one.
   bool search(Bytes host) {
     std::optional<RankedPlan> plan;
     if (host == unlimited)
@@ -335,7 +338,7 @@ FewestHost fewest_host(Cells& cells, Bytes device, const std::vector<Bytes>& oth
   const std::size_t enough = fewest_work * cells.work();
   if (std::optional<RankedPlan> least = cells.least_host_plan(device)) search.offer(std::move(*least));
   if (found.bytes == unlimited) return found;
-  Bytes in_vain = 0, step = 1;  // in hundredths
+  Bytes in_vain = 0, step = 1;  // step: in hundredths of the fewest bytes
   const auto part = [&] { return std::max<Bytes>(1, found.bytes / closest_part); };
   while (found.bytes > 0 && found.bytes - in_vain > part()) {
     if (cells.work() > enough) {

@@ -1,10 +1,8 @@
-#include "offload/plan/validate/accesses.h"
+#include "offload/plan/validate/passes.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-
-#include "offload/plan/validate/neighbours.h"
 
 namespace stowage::validation {
 namespace {
@@ -22,7 +20,7 @@ bool conflict(const Touch& a, const Touch& b) {
   return (a.write || b.write) && a.begin < b.end && b.begin < a.end;
 }
 
-// All operands of the op, but for one that it does not touch.
+// Adds a touch for each operand of the op, except for a tensor that it reads but does not touch.
 void add_operands(const Graph& graph, const Places& places, InstructionId id, OpId op, auto&& list_for,
                   TensorId untouched = no_id) {
   const auto add = [&](TensorId tensor, bool write) {
@@ -35,7 +33,7 @@ void add_operands(const Graph& graph, const Places& places, InstructionId id, Op
   for (const TensorId tensor : graph.op(op).writes) add(tensor, true);
 }
 
-// Touches by lifetime.
+// Returns the touches of each lifetime.
 std::vector<Touches> arena_touches(const Graph& graph, const Plan& plan, const Places& places) {
   std::vector<Touches> touches(plan.lifetimes.size());
   for (InstructionId id = 0; id < plan.instructions.size(); ++id) {
@@ -54,7 +52,7 @@ std::vector<Touches> arena_touches(const Graph& graph, const Plan& plan, const P
   return touches;
 }
 
-// Touches by host bucket.
+// Returns the touches of each bucket on the host.
 std::vector<Touches> host_touches(const Graph& graph, const Plan& plan, const Places& places) {
   std::vector<Touches> touches(plan.buckets.size());
   for (TensorId tensor = 0; tensor < graph.tensors.size(); ++tensor) {
@@ -82,7 +80,8 @@ class Judge {
  public:
   Judge(const Plan& plan, const Order& order, Report& report) : plan_(plan), order_(order), report_(report) {}
 
-  // Every conflicting pair of one range's touches is ordered, within a step and from step to step.
+  // Checks that every conflicting pair of touches of one range is ordered, within a step and from
+  // step to step.
   void check_shared(const Touches& touches, const std::string& where) const {
     for (std::size_t i = 0; i < touches.size(); ++i) {
       for (std::size_t k = 0; k < touches.size(); ++k) {
@@ -97,8 +96,8 @@ class Judge {
     }
   }
 
-  // Everything that touches lifetime `from` happens before everything that touches `to`, `steps` later.
-  // `last`: what of `from` is known to happen after all else that touches it; null: none is known.
+  // Checks that all touches of lifetime `from` happen before all touches of `to`, `steps` later. `last`: the
+  // touch of `from` that is known to happen after all its other touches, or null.
   void check_handover(LifetimeId from, LifetimeId to, const std::vector<Touches>& touches,
                       std::uint32_t steps, const Touch* last) const {
     const auto after = [&](const Touch& a) {
@@ -116,7 +115,8 @@ class Judge {
     }
   }
 
-  // All uses of the lifetime happen before its end, which is one of them. Returns that one if so.
+  // Checks that all uses of the lifetime happen before its end, which is one of them. Returns the end if
+  // so, else null.
   const Touch* check_end(LifetimeId id, const Touches& touches) const {
     const InstructionId end = plan_.lifetimes[id].end;
     if (touches.empty()) report_.add(fmt::format("{} is never used", report_.lifetime(id)));
@@ -158,7 +158,7 @@ class Judge {
   Report& report_;
 };
 
-// Of all buckets in the gradient ring, by byte of the ring.
+// Returns the touches of all buckets in the gradient ring, by byte of the ring.
 Touches ring_touches(const Plan& plan, const std::vector<Touches>& of_buckets, Report& report) {
   Touches touches;
   for (BucketId id = 0; id < plan.buckets.size(); ++id) {
@@ -177,7 +177,7 @@ Touches ring_touches(const Plan& plan, const std::vector<Touches>& of_buckets, R
   return touches;
 }
 
-// What an unordered pair on the bucket's host bytes leads to.
+// Names the bucket's host bytes, with the risk of an unordered pair of touches.
 std::string host_bytes(const Plan& plan, BucketId id, const Report& report) {
   const char* risk = "";
   if (plan.buckets[id].kind == TensorKind::parameter) risk = " (stale parameter)";
@@ -186,6 +186,29 @@ std::string host_bytes(const Plan& plan, BucketId id, const Report& report) {
 }
 
 }  // namespace
+
+std::vector<std::vector<LifetimeId>> arena_neighbours(const Plan& plan) {
+  struct Range {
+    Bytes begin, end;
+    LifetimeId id;
+  };
+  std::vector<Range> ranges;
+  for (LifetimeId id = 0; id < plan.lifetimes.size(); ++id) {
+    const Lifetime& lifetime = plan.lifetimes[id];
+    ranges.push_back({lifetime.offset, lifetime.offset + plan.buckets[lifetime.bucket].bytes, id});
+  }
+  std::stable_sort(ranges.begin(), ranges.end(),
+                   [](const Range& a, const Range& b) { return a.begin < b.begin; });
+  std::vector<std::vector<LifetimeId>> neighbours(ranges.size());
+  for (auto lower = ranges.begin(); lower != ranges.end(); ++lower) {
+    for (auto upper = lower + 1; upper != ranges.end() && upper->begin < lower->end; ++upper) {
+      if (lower->begin >= upper->end) continue;  // it is empty, or its end is too large a number
+      neighbours[lower->id].push_back(upper->id);
+      neighbours[upper->id].push_back(lower->id);
+    }
+  }
+  return neighbours;
+}
 
 void check_arena(const Graph& graph, const Plan& plan, const Places& places, const Order& order,
                  Report& report) {
@@ -204,7 +227,8 @@ void check_arena(const Graph& graph, const Plan& plan, const Places& places, con
                                report.lifetime(a), report.lifetime(b)));
         continue;
       }
-      // Whichever has the earlier interval hands its bytes over within the step, the other to the next.
+      // The lifetime with the earlier interval hands its bytes over within the step, the other one to
+      // the next step.
       judge.check_handover(a, b, touches, first.last <= second.first ? 0 : 1, last);
     }
   }

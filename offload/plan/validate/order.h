@@ -1,4 +1,4 @@
-// What happens before what, over three steps of the plan one after another.
+// The order of events over three consecutive steps of the plan.
 #pragma once
 
 #include <array>
@@ -14,29 +14,30 @@ inline constexpr std::uint32_t unrolled_steps = 3;
 // Reports waits for instructions that are enqueued later in the same step. Returns whether there are none.
 bool check_enqueued(const Plan& plan, Report& report);
 
-// Nodes: each step's beginning, in which the caller's inputs reach host memory, then its
+// The nodes are, step by step, the step's beginning, in which the caller's inputs reach host memory, and its
 // instructions in the order of the list.
 class Order {
  public:
-  // Reports waits that point forwards, and a deadlock where they make a cycle. `sound()` is then
-  // false and nothing may be asked.
+  // Reports waits that point forwards, and a deadlock if waits form a cycle. sound() is then false, and
+  // before() must not be called.
   Order(const Plan& plan, Report& report);
 
   bool sound() const { return sound_; }
   std::uint32_t beginning(std::uint32_t step) const { return step * stride_; }
   std::uint32_t node(std::uint32_t step, InstructionId id) const { return step * stride_ + 1 + id; }
 
-  // Whether node `a` has ended before node `b` starts, whatever the timing.
+  // Returns whether node `a` has ended before node `b` starts, whatever the timing.
   bool before(std::uint32_t a, std::uint32_t b) const {
     return ended_before_[b].at(chain_[a].of) >= chain_[a].number;
   }
 
  private:
-  // Nodes of which each comes after the one before it: a lane, over all steps; and each step's beginning.
+  // Chains of nodes, each of which comes after the one before it: each lane over all steps, and
+  // each step's beginning.
   static constexpr std::size_t chains = lane_roles + unrolled_steps;
   struct Link {
-    std::uint32_t of = 0;      // which chain
-    std::uint32_t number = 0;  // in it, from 1
+    std::uint32_t of = 0;      // the chain
+    std::uint32_t number = 0;  // the place in the chain, from 1
   };
   using Counts = std::array<std::uint32_t, chains>;
 
@@ -49,7 +50,7 @@ class Order {
   bool sound_ = true;
   std::vector<std::vector<std::uint32_t>> predecessors_;  // by node
   std::vector<Link> chain_;                               // by node
-  std::vector<Counts> ended_before_;                      // by node: how many of each chain
+  std::vector<Counts> ended_before_;                      // by node: the number of nodes of each chain
 };
 
 }  // namespace stowage::validation

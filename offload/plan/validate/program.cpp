@@ -1,4 +1,4 @@
-#include "offload/plan/validate/program.h"
+#include "offload/plan/validate/passes.h"
 
 #include <fmt/format.h>
 
@@ -11,7 +11,7 @@ namespace {
 
 bool is_update(const Graph& graph, OpId op) { return graph.op(op).phase == Phase::update; }
 
-// How often each op runs, replays apart.
+// Returns how often each op runs, apart from replays and speculations.
 std::vector<int> count_runs(const Graph& graph, const Plan& plan) {
   std::vector<int> runs(graph.ops.size(), 0);
   for (const Instruction& instruction : plan.instructions) {
@@ -54,8 +54,8 @@ bool contains(const std::vector<TensorId>& ids, TensorId id) {
   return std::find(ids.begin(), ids.end(), id) != ids.end();
 }
 
-// Whether `later` must come after `earlier`, which stands before it in the graph: it reads a result of
-// that, or overwrites what that reads or writes.
+// Returns whether `later` must come after `earlier`, which stands before it in the graph: `later` reads a
+// result of `earlier`, or overwrites a tensor that `earlier` reads or writes.
 bool depends(const Graph& graph, OpId later, OpId earlier) {
   const Op& op = graph.op(later);
   const Op& other = graph.op(earlier);
@@ -68,7 +68,7 @@ bool depends(const Graph& graph, OpId later, OpId earlier) {
   return false;
 }
 
-// Forward and backward ops: launches in any order that keeps what the graph's order means.
+// Checks that forward and backward ops are launched in an order that keeps the meaning of the graph's order.
 void check_order(const Graph& graph, const Plan& plan, Report& report) {
   std::vector<InstructionId> launches;
   for (InstructionId id = 0; id < plan.instructions.size(); ++id) {
@@ -122,7 +122,7 @@ void check_kinds(const Graph& graph, const Plan& plan, Report& report) {
   }
 }
 
-// Once for an update at most, before the gate, and with a host step behind it that ends it.
+// Checks that an update is speculated at most once, before the gate, and that a host step behind it ends it.
 void check_speculations(const Graph& graph, const Plan& plan, Report& report) {
   std::vector<std::uint8_t> on_host(graph.ops.size(), 0), speculated(graph.ops.size(), 0);
   for (const Instruction& instruction : plan.instructions)

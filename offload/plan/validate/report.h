@@ -1,4 +1,4 @@
-// What the validator has found, and how it names things.
+// The validator's findings, and the names that it uses in them.
 #pragma once
 
 #include <string>
@@ -10,7 +10,8 @@
 
 namespace stowage::validation {
 
-// Collects findings, each sentence once. Graph and plan must outlive it. The names accept any id.
+// Collects findings, each sentence once. Keeps references: graph and plan must outlive it. The functions that
+// name things accept any id.
 class Report {
  public:
   Report(const Graph& graph, const Plan& plan) : graph_(graph), plan_(plan) {}

@@ -15,7 +15,7 @@ namespace {
 
 bool fits(Bytes offset, Bytes bytes, Bytes room) { return bytes <= room && offset <= room - bytes; }
 
-// Bytes of the gradient ring are for gradients that transfers move.
+// Checks a bucket in the gradient ring, which is for gradients that transfers move.
 void check_ring_place(const Plan& plan, BucketId id, Report& report) {
   const Bucket& bucket = plan.buckets[id];
   if (!bucket.in_ring()) return;
@@ -29,7 +29,8 @@ void check_ring_place(const Plan& plan, BucketId id, Report& report) {
                            report.bucket(id), bucket.ring_bytes(), offset, plan.ring_bytes));
 }
 
-// One in each memory at most, and none where lifetimes have theirs in an arena.
+// Checks that the bucket has at most one place in each memory, and none in a memory with an arena, where
+// lifetimes have their places.
 void check_places(const Bucket& bucket, BucketId id, Report& report) {
   for (const BucketPlace& place : bucket.places) {
     if (static_cast<std::size_t>(place.memory) >= memory_table.size() || row_of(place.memory).has_arena) {
@@ -95,7 +96,8 @@ void check_slices(const Graph& graph, const Places& places, Report& report) {
   }
 }
 
-// Tensors joined by an alias, directly or through others, have one leader.
+// Returns a leader for each tensor. Tensors joined by an alias, directly or through others, have
+// the same leader.
 std::vector<TensorId> alias_leaders(const Graph& graph) {
   std::vector<TensorId> leader(graph.tensors.size());
   std::iota(leader.begin(), leader.end(), 0U);
@@ -122,8 +124,8 @@ void check_aliases(const Graph& graph, const Places& places, Report& report) {
   }
 }
 
-// Partial sums may follow one another in the same bytes: check_values says whether each is there when it is
-// read.
+// Returns whether two partial sums may follow one another in the same bytes. check_values finds out whether
+// each sum is there when it is read.
 bool may_take_turns(const Graph& graph, const BucketTensor& a, const BucketTensor& b) {
   const Tensor& first = graph.tensor(a.tensor);
   const Tensor& second = graph.tensor(b.tensor);
@@ -139,7 +141,7 @@ void check_apart(const Graph& graph, const Plan& plan, Report& report) {
               [](const BucketTensor& a, const BucketTensor& b) { return a.offset < b.offset; });
     for (std::size_t i = 0; i < members.size(); ++i) {
       const Bytes end = members[i].offset + graph.tensor(members[i].tensor).bytes();
-      if (is_inside_its_whole(graph, members[i].tensor)) continue;  // its whole is looked at
+      if (is_inside_its_whole(graph, members[i].tensor)) continue;  // its whole tensor is checked
       for (std::size_t k = i + 1; k < members.size() && members[k].offset < end; ++k) {
         if (is_inside_its_whole(graph, members[k].tensor)) continue;
         if (leader[members[i].tensor] == leader[members[k].tensor]) continue;
@@ -202,7 +204,7 @@ void check_transfer_fields(const Plan& plan, InstructionId id, Report& report) {
   }
 }
 
-// Each speculated update has a record of its own, of the size that its kernel needs.
+// Checks that each speculated update has an undo record of its own, of the size that its kernel needs.
 void check_records(const Graph& graph, const Plan& plan, Report& report) {
   std::vector<InstructionId> speculations;
   for (InstructionId id = 0; id < plan.instructions.size(); ++id) {

@@ -1,4 +1,4 @@
-// Checks what stands still: ids, buckets, lifetimes, and each instruction by itself.
+// Checks all that needs no order of events: ids, buckets, lifetimes, and each instruction by itself.
 #pragma once
 
 #include <vector>
@@ -7,27 +7,30 @@
 
 namespace stowage::validation {
 
-// Where each tensor stands, by tensor. Whole only when check_buckets found nothing.
+// The place of each tensor, by tensor. Complete only if check_buckets found nothing.
 struct Places {
   std::vector<BucketId> bucket;
   std::vector<Bytes> offset;  // inside the bucket
 };
 
-// Every tensor in exactly one bucket, inside its bytes; aliases at one place, slices of parameters and
-// gradients where their rows are, others apart. Optimizer state that is cut is in none but by its slices.
+// Checks that every tensor is in exactly one bucket, inside its bytes; that aliases are at one place, slices
+// of parameters and gradients where their rows are, and all other tensors apart. Optimizer state that is cut
+// is in buckets only by its slices.
 Places check_buckets(const Graph& graph, const Plan& plan, Report& report);
 
-// Ids in range, every kind of instruction on its lane and with its fields. Everything below may
-// index freely when this has found nothing.
+// Checks that ids are in range, and that each instruction is on a lane for its kind and has the fields of its
+// kind. All checks below may index freely if this one has found nothing.
 void check_ids(const Graph& graph, const Plan& plan, Report& report);
 
-// Every lifetime inside the arena, at a multiple of the plan's alignment.
+// Checks that every lifetime lies inside the arena, at a multiple of the plan's alignment. Requires that
+// check_ids has found nothing.
 void check_places_in_arena(const Plan& plan, Report& report);
 
-// One lifetime in `uses` for each bucket that an op touches; intervals, places in the arena, residents.
+// Checks that `uses` has one lifetime for each bucket that an op touches; and checks intervals, places in the
+// arena and residents.
 void check_lifetimes(const Graph& graph, const Plan& plan, const Places& places, Report& report);
 
-// The lifetime in `uses` that holds the tensor, no_id if there is none.
+// Returns the lifetime in `uses` that holds the tensor, or no_id if there is none.
 LifetimeId lifetime_of(const Plan& plan, const Places& places, const Instruction& instruction,
                        TensorId tensor);
 

@@ -1,4 +1,4 @@
-#include "offload/plan/validate/totals.h"
+#include "offload/plan/validate/passes.h"
 
 #include <fmt/format.h>
 
@@ -60,7 +60,7 @@ void check_totals(const Plan& plan, const Budget& budget, Report& report) {
   Bytes host = 0;
   Bytes pinned = 0;
   for (const Bucket& bucket : plan.buckets) {
-    if (bucket.in_ring()) continue;  // whose bytes are looked at by check_buckets
+    if (bucket.in_ring()) continue;  // check_buckets looks at its bytes
     host += bucket.on_host() ? bucket.bytes : 0;
     pinned += bucket.pinned() ? bucket.bytes : 0;
   }

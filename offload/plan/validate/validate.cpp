@@ -1,10 +1,4 @@
-#include "offload/plan/validate/accesses.h"
-#include "offload/plan/validate/order.h"
-#include "offload/plan/validate/program.h"
-#include "offload/plan/validate/report.h"
-#include "offload/plan/validate/structure.h"
-#include "offload/plan/validate/totals.h"
-#include "offload/plan/validate/values.h"
+#include "offload/plan/validate/passes.h"
 #include "stowage/planner.h"
 
 namespace stowage {
@@ -14,7 +8,7 @@ std::vector<std::string> validate(const Graph& graph, const Plan& plan, const Bu
   Report report(graph, plan);
   check_ids(graph, plan, report);
   const Places places = check_buckets(graph, plan, report);
-  if (!report.empty()) return report.take();  // what follows would index out of range
+  if (!report.empty()) return report.take();  // later checks would index out of range
   check_program(graph, plan, report);
   check_lifetimes(graph, plan, places, report);
   check_totals(plan, budget, report);

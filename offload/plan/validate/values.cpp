@@ -1,10 +1,8 @@
-#include "offload/plan/validate/values.h"
+#include "offload/plan/validate/passes.h"
 
 #include <fmt/format.h>
 
 #include <map>
-
-#include "offload/plan/validate/neighbours.h"
 
 namespace stowage::validation {
 namespace {
@@ -12,12 +10,12 @@ namespace {
 struct Value {
   TensorId tensor = no_id;  // no_id: undefined bytes
   std::uint32_t version = 0;
-  bool is_speculated = false;  // and not committed yet
-  OpId by = no_id;             // the op of a host step that made it
+  bool is_speculated = false;  // made by a speculated update, and not committed yet
+  OpId by = no_id;             // the op that made it on the host
 };
 
-// The values of one copy of a bucket, by offset inside it. Aliases stand at one offset. What is cut is known
-// by its slices alone: the whole is a value if all of them are.
+// The values of one copy of a bucket, by offset inside it. Aliases stand at one offset. A tensor that is cut
+// is known by its slices alone: it has a value if all its slices have.
 using Copy = std::map<Bytes, Value>;
 
 class Memory {
@@ -82,7 +80,7 @@ class Memory {
     for (const LifetimeId lifetime : stays_of_[places_.bucket[id]]) arena_at(lifetime, id) = {id, 0};
   }
 
-  // What else stood in the bytes of `lifetime` is gone.
+  // Clears all other lifetimes that have bytes in common with `lifetime`.
   void take_bytes(LifetimeId lifetime) {
     for (const LifetimeId other : neighbours_[lifetime]) arena_[other].clear();
   }
@@ -112,7 +110,7 @@ class Memory {
         return;
     }
   }
-  // What stood in the bytes of the gradient ring that the offload fills is gone.
+  // Clears the values in those bytes of the gradient ring that the offload fills.
   void take_ring_bytes(const Instruction& offload) {
     const Bucket& taker = plan_.buckets[plan_.lifetimes[offload.lifetime].bucket];
     if (!taker.in_ring()) return;
@@ -129,11 +127,11 @@ class Memory {
     return {begin, begin + range.bytes()};
   }
   static bool overlap(const ByteRange& a, const ByteRange& b) { return a.begin < b.end && b.begin < a.end; }
-  // None of what is undefined.
+  // Returns the bytes of a value; an undefined value has none.
   ByteRange bytes_of(Bytes offset, const Value& value) const {
     return {offset, offset + (value.tensor == no_id ? 0 : graph_.tensor(value.tensor).bytes())};
   }
-  // Values that the transfer moves as a whole. What it moves a part of, it leaves undefined.
+  // Copies the values that the transfer moves as a whole. A value that it moves in part becomes undefined.
   void copy(const Copy& from, const Instruction& transfer, Copy& to) {
     const ByteRange moved = moved_bytes(plan_, transfer);
     for (auto& [offset, value] : to)
@@ -160,8 +158,8 @@ class Memory {
     }
   }
 
-  // An update before the gate does not look at the clip scale. What a speculated one leaves is for its commit
-  // alone.
+  // An update before the gate does not look at the clip scale. Only its commit may read what a
+  // speculated update leaves.
   void run_on_host(InstructionId id) {
     const Instruction& instruction = plan_.instructions[id];
     const Op& op = graph_.op(instruction.op);
@@ -220,8 +218,8 @@ class Memory {
     return "the update of this step has already changed it";
   }
 
-  // Every gradient that an update behind the gate will apply has landed, where the update runs and in every
-  // timing.
+  // Checks that every gradient that an update behind the gate will apply has landed where the update runs,
+  // in every timing.
   void check_gate() {
     for (InstructionId id = plan_.gate + 1; id < plan_.instructions.size(); ++id) {
       const Instruction& instruction = plan_.instructions[id];
@@ -271,10 +269,10 @@ class Memory {
   std::vector<Copy> arena_;  // by lifetime
   std::vector<std::vector<LifetimeId>> neighbours_;
   std::vector<std::vector<LifetimeId>> ending_;          // by instruction
-  std::vector<std::vector<LifetimeId>> stays_of_;        // by bucket: those that do not end
+  std::vector<std::vector<LifetimeId>> stays_of_;        // by bucket: lifetimes without an end
   std::vector<std::vector<InstructionId>> offloads_of_;  // by bucket
-  std::vector<std::vector<InstructionId>> makers_of_;    // by tensor: what runs an op that writes it
-  std::vector<std::vector<TensorId>> pieces_;            // by tensor: its slices, or itself
+  std::vector<std::vector<InstructionId>> makers_of_;  // by tensor: instructions on the device that write it
+  std::vector<std::vector<TensorId>> pieces_;          // by tensor: its slices, or itself
   std::uint32_t step_ = 0;
 };
 

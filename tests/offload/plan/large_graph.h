@@ -13,7 +13,7 @@ inline Graph large_graph() {
   return builder.finish(model.loss, AdamW{});
 }
 
-// A card on which that is neither bound by the link nor by compute alone.
+// A machine on which this graph is bound neither by the link nor by compute alone.
 inline Machine large_graph_machine() {
   Machine machine;
   machine.h2d.bytes_per_second = machine.d2h.bytes_per_second = 12e9;

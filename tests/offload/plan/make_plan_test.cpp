@@ -53,10 +53,10 @@ TEST(MakePlan, RandomGraphsPlanIntoValidPlansAtEveryBudgetFromTheirMinimumUp) {
   }
 }
 
-// What no plan of the least memory can do without while one op runs, tensor by tensor (in the
-// arena's units of alignment) and without the planner's buckets: the op's own operands; forward values still
-// wanted by later forward ops; in backward, what the unit's replay made, gradients under way, and values that
-// cross units from their first late use to their last.
+// The bytes that no plan can do without while one op runs, tensor by tensor (in the arena's units of
+// alignment) and without the planner's buckets: the op's own operands; forward values still wanted by later
+// forward ops; in backward, the values of the unit's replay, gradients under way, and values that cross units
+// from their first late use to their last.
 class LeastMemory {
  public:
   explicit LeastMemory(const Graph& graph) : graph_(graph), analysis_(analyse_recompute(graph)) { unroll(); }
@@ -126,7 +126,7 @@ class LeastMemory {
                          [&](TensorId id) { return analysis_.group[id] == group; });
     });
   }
-  // Made in forward and not kept through to backward: rebuilt or moved away.
+  // Returns whether a value is made in forward and not kept through to backward, but rebuilt or moved away.
   bool leaves(TensorId group) const {
     if (!analysis_.boundary[group] && !replayed(group)) return false;
     for (std::size_t i = 0; i < steps_.size() && !steps_[i].late; ++i)
@@ -244,7 +244,7 @@ TEST(MakePlan, TooLittleHostMemoryIsInfeasibleAndSaysHowMuchWouldDo) {
   EXPECT_TRUE(std::holds_alternative<Infeasible>(make_plan(graph, machine, {device, none.minimum - 1})));
 }
 
-// Nobody reads what the last backward op writes, and still the gate stands behind it.
+// No op reads the result of the last backward op, and still the gate stands behind that op.
 TEST(MakePlan, TheGateWaitsForTheEndOfBackward) {
   Graph graph = testing::chain_graph({.units = 2});
   graph.tensors.push_back({"unread", DataType::f32, {64}, TensorKind::activation, {}});

@@ -4,8 +4,8 @@
 
 #include <map>
 
-#include "offload/plan/schedule/candidate.h"
 #include "offload/plan/decisions/extreme_choices.h"
+#include "offload/plan/schedule/candidate.h"
 #include "stowage/models.h"
 #include "stowage/planner.h"
 #include "tests/support/graph_queries.h"
@@ -56,7 +56,7 @@ struct Transfers {
   int in = 0, out = 0;
   friend bool operator==(const Transfers&, const Transfers&) = default;
 };
-// By bucket, where nothing stays that can be brought in for each unit.
+// Returns the transfers of each bucket, by name, with the lowest choices and this LoadChoice.
 std::map<std::string, Transfers> transfers(const Graph& graph, MicroBatchOrder order, TensorKind kind,
                                            LoadChoice choice) {
   const Machine machine;
@@ -79,7 +79,7 @@ std::map<std::string, Transfers> transfers_each_unit(const Graph& graph, MicroBa
   return transfers(graph, order, kind, LoadChoice::each_unit);
 }
 
-// Once for forward and once for backward, or for each micro-batch.
+// Weights come in once for forward and once for backward, in batch-major order for each micro-batch.
 TEST(MicroBatchPlans, LayerMajorBringsWeightsInOnceForAllMicroBatches) {
   const Graph graph = make_gpt(parts);
   const auto layer = transfers_each_unit(graph, MicroBatchOrder::layer_major, TensorKind::parameter);
@@ -101,7 +101,7 @@ TEST(MicroBatchPlans, BatchMajorBringsSumsOfGradientsInAgain) {
   EXPECT_EQ(batch.at("h.0.mlp.c_fc.weight.grad"), (Transfers{parts - 1, parts}));
 }
 
-// The head's weights are the embedding's: between its two uses in backward lie all blocks.
+// The head's weights are the embedding's. Between the two uses of their gradient in backward lie all blocks.
 TEST(MicroBatchPlans, TheGradientOfTiedWeightsWaitsOnTheHostUnlessTheyAreHeld) {
   const auto layer = MicroBatchOrder::layer_major;
   for (const std::uint32_t micro_batches : {1U, parts}) {
@@ -109,7 +109,7 @@ TEST(MicroBatchPlans, TheGradientOfTiedWeightsWaitsOnTheHostUnlessTheyAreHeld) {
     const auto at = [&](LoadChoice choice, const char* name) {
       return transfers(graph, layer, TensorKind::gradient, choice).at(name);
     };
-    // For each micro-batch the head's, then the embedding's of all.
+    // One gradient of the head for each micro-batch, then one of the embedding for all of them.
     const int each = static_cast<int>(micro_batches) + 1;
     EXPECT_EQ(at(LoadChoice::each_op, "wte.weight.grad"), (Transfers{each - 1, each}));
     EXPECT_EQ(at(LoadChoice::each_unit, "wte.weight.grad"), (Transfers{1, 2}));
@@ -119,7 +119,7 @@ TEST(MicroBatchPlans, TheGradientOfTiedWeightsWaitsOnTheHostUnlessTheyAreHeld) {
   }
 }
 
-// Weights stream, and the link is what the step waits for.
+// Weights stream, and the step waits for the link.
 TEST(MicroBatchPlans, LayerMajorWhereTheLinkBinds) {
   const Graph graph = make_gpt(parts);
   const Machine machine = with_link(1e8);
@@ -133,7 +133,8 @@ TEST(MicroBatchPlans, LayerMajorWhereTheLinkBinds) {
   }
 }
 
-// Weights and sums of gradients stay, and so do the activations of one micro-batch, but not those of all.
+// Weights, sums of gradients and the activations of one micro-batch fit; the activations of all
+// micro-batches do not.
 TEST(MicroBatchPlans, BatchMajorWhereItKeepsTheActivationsThatLayerMajorCannot) {
   const Graph graph = make_gpt(parts, 64);
   const Machine machine = with_link(1e8);
@@ -142,7 +143,7 @@ TEST(MicroBatchPlans, BatchMajorWhereItKeepsTheActivationsThatLayerMajorCannot) 
   const Plan layer_major = made(graph, machine, need, MicroBatchOrder::layer_major);
   EXPECT_EQ(plan.order, MicroBatchOrder::batch_major);
   EXPECT_LT(plan.predicted_step_seconds, layer_major.predicted_step_seconds);
-  // What one part and the weights take, not what the whole batch does.
+  // The need is that of one micro-batch and the weights, less than that of the whole batch.
   EXPECT_LT(need, need_bytes(make_gpt(1, 64), machine));
 }
 
@@ -193,7 +194,7 @@ TEST(MicroBatchPlans, RandomGraphsPlanIntoValidPlansInBothOrders) {
   }
 }
 
-// Of two launches one after another, the second one first.
+// Returns the plan with launch `first` and the next launch exchanged; none if that is not possible.
 std::optional<Plan> exchanged(Plan plan, InstructionId first) {
   const auto is_launch = [](const Instruction& i) { return i.kind == InstructionKind::launch; };
   if (!is_launch(plan.instructions[first])) return {};

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "offload/plan/schedule/candidate.h"
 #include "offload/plan/decisions/extreme_choices.h"
+#include "offload/plan/schedule/candidate.h"
 #include "offload/plan/schedule/gradient_ring.h"
 #include "src/graph/cost.h"
 #include "stowage/models.h"
@@ -63,7 +63,7 @@ std::int64_t host_updates(const Plan& plan) {
     return each.kind == InstructionKind::commit && runs_on_host(each);
   });
 }
-// By bucket.
+// Returns the number of prefetches of each bucket.
 std::vector<int> prefetches(const Plan& plan) {
   std::vector<int> counts(plan.buckets.size(), 0);
   for (const Instruction& each : plan.instructions)
@@ -82,8 +82,8 @@ std::string joined(const std::vector<std::string>& findings) {
   return all;
 }
 
-// All updates on the host and in backward. A parameter in slices stays from its first use to its last, so
-// that the sum of its gradients does not rest on the host.
+// Returns choices with all updates on the host and early. A parameter in slices stays from its first use to
+// its last, so that the sum of its gradients does not rest on the host.
 Choices all_early(const Problem& problem) {
   Choices choices = lowest_choices(problem);
   choices.speculated.assign(problem.layout.buckets.size(), 1);
@@ -92,7 +92,7 @@ Choices all_early(const Problem& problem) {
   return choices;
 }
 
-// The plan of least device memory for that.
+// Returns the serial plan of these choices, which takes the least device memory.
 Plan plan_with_all_early(const Graph& graph) {
   const Machine machine;
   const Problem problem = make_problem(graph, machine, {.target_bytes = 0, .optimizer_in_backward = true});
@@ -118,12 +118,12 @@ TEST(OptimizerInBackward, HasAllGradientsInASmallRing) {
     (bucket.in_ring() ? all : outside) += bucket.bytes;
   }
   EXPECT_EQ(plan.host_bytes, outside + plan.ring_bytes);
-  // The small ones take whole alignments.
+  // Small gradients take whole units of alignment.
   EXPECT_LE(plan.ring_bytes, all / ring_part + all / 50);
   EXPECT_GT(plan.ring_bytes, all / (2 * ring_part));
 }
 
-// Of weights, moments and gradients.
+// Returns the host bytes of weights, moments and gradients.
 Bytes host_bytes_of_weights(const Plan& plan) {
   Bytes bytes = plan.ring_bytes;
   for (const Bucket& bucket : plan.buckets) {
@@ -146,7 +146,8 @@ TEST(OptimizerInBackward, NeedsAtMostTwelveAndAHalfBytesForAParameter) {
   }
 }
 
-// Each slice of the table's gradient leaves by itself, and from the third on behind an update by another.
+// Each slice of the table's gradient leaves by itself. From the third on a slice waits for the update by
+// another slice whose bytes in the ring it takes.
 TEST(OptimizerInBackward, SendsATableBySlices) {
   const Graph graph = gpt_with_a_table_in_slices();
   const Plan plan = plan_with_all_early(graph);
@@ -167,7 +168,7 @@ TEST(OptimizerInBackward, SendsATableBySlices) {
   EXPECT_EQ(left, plan.buckets[table].bytes);
 }
 
-// With the host memory that the planner names, and with less of it.
+// Plans with the host memory that the planner names, and with less of it.
 TEST(OptimizerInBackward, FitsIntoLessHostMemory) {
   const Graph graph = gpt_of(4, DataType::bf16);
   const Machine machine;
@@ -281,7 +282,7 @@ TEST(OptimizerInBackward, IsRefusedWhereAStepMayHaveToBeLeftOut) {
   refuse(gpt_of(1, DataType::f32), Policy::zero_offload, "with the policy zero-offload");
 }
 
-// The first offload into bytes of the ring that others have had.
+// Returns the first offload into bytes of the ring that another gradient had before.
 InstructionId reusing_offload(const Plan& plan) {
   for (InstructionId id = 0; id < plan.gate; ++id)
     for (const Wait& wait : plan.instructions[id].waits)
@@ -292,7 +293,7 @@ InstructionId reusing_offload(const Plan& plan) {
   return 0;
 }
 
-// Moves the update for which the offload waits behind it.
+// Moves the update that the offload waits for behind the offload.
 void overwrite(Plan& plan, InstructionId offload) {
   const auto before =
       std::find_if(plan.instructions[offload].waits.begin(), plan.instructions[offload].waits.end(),
@@ -404,11 +405,11 @@ TEST_P(BrokenSlices, AreRejectedForTheRightReason) {
 BucketPlace& place_of_table(Plan& plan) {
   return plan.buckets[testing::bucket_named(plan, "wte.weight.grad")].places[0];
 }
-// By slice.
+// Returns the offload of a slice of the table.
 InstructionId table_offload(const Plan& plan, int slice) {
   return testing::transfer_of(plan, InstructionKind::offload, "wte.weight.grad", slice);
 }
-// The first slice that has bytes of another.
+// Returns the offload of the first slice that takes the ring's bytes of another slice.
 InstructionId reusing_slice(Plan& plan) {
   return table_offload(plan, static_cast<int>(place_of_table(plan).ring_span / 6_KiB));
 }

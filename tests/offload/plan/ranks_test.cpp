@@ -56,7 +56,8 @@ TEST(RankPlans, PlanIntoValidPlansInAnyMemory) {
     }
 }
 
-// One that is there for nothing would not be: what lane order, other waits or the gate imply is left out.
+// Taking any wait out breaks the plan, since waits that lane order, other waits or the gate imply
+// are left out.
 TEST(RankPlans, HaveNoWaitThatIsNotNeeded) {
   for (std::uint64_t seed = 0; seed < testing::draws<std::uint64_t>(6, 2); ++seed) {
     const std::int64_t ranks = seed % 2 == 0 ? 2 : 4;
@@ -99,7 +100,7 @@ TEST(RankPlans, ExchangeOnThePeerLaneAlone) {
   EXPECT_GT(collectives, 10);
 }
 
-// While the peers are as fast as here, the compute lane hardly waits for them.
+// If the peers are as fast as this rank, the compute lane hardly waits for them.
 TEST(RankPlans, GatherAndExchangeBesideTheComputeLane) {
   const Graph graph = rank_graph(0, 2, 2);
   Machine machine;
@@ -131,7 +132,7 @@ double peer_seconds_of(const Graph& graph, const Machine& machine) {
   return seconds;
 }
 
-// Where the peers are slow nothing else counts: each op that exchanges runs at least once, one after another.
+// If the peers are slow, nothing else counts: each op that exchanges runs at least once, one after another.
 TEST(RankPlans, TakeNoLessThanTheirBoundHoweverSlowThePeersAre) {
   for (const std::int64_t ranks : {2, 4})
     for (const double slower : {1.0, 30.0, 1000.0})
@@ -163,7 +164,7 @@ TEST(RankPlans, HaveOnePlan) {
   for (const std::int64_t rank : {1, 3}) EXPECT_EQ(plan_of(rank_graph(rank, 4, 4)), plan);
 }
 
-// Four devices' steps of a GPT.
+// Returns the graph of one of four ranks that train a GPT.
 Graph four_ranks_gpt(std::int64_t layers) {
   GraphBuilder builder(DataType::bf16);
   GptConfig config{
@@ -201,7 +202,7 @@ TEST(RankPlans, TheLeastDeviceMemoryIsNotSlowerWithMoreHostMemory) {
   EXPECT_LE(seconds(least + least * 33 / 1000, unlimited), at_least * 1.005) << "with more device memory";
 }
 
-// What no mixture fits is looked at, however much the roundings of the mixtures have cost.
+// Host memory that no mixture fits into is looked at, however much work the roundings of mixtures have taken.
 TEST(RankPlans, TheLeastDeviceMemoryIsNotSlowerWithMoreHostMemoryAfterMuchWork) {
   if (testing::sanitized) GTEST_SKIP() << "seconds of planning";
   const Graph graph = four_ranks_gpt(8);
@@ -215,7 +216,7 @@ TEST(RankPlans, TheLeastDeviceMemoryIsNotSlowerWithMoreHostMemoryAfterMuchWork) 
   EXPECT_LE(freely, seconds(10_GiB) * 1.005);
 }
 
-// Its share of the state, so at most a part more than half of it.
+// Each rank has its share of the optimizer state on the host: with two ranks a little more than half at most.
 TEST(RankPlans, NeedLessHostMemoryEach) {
   const auto host_bytes = [](std::int64_t ranks) {
     const Graph graph = rank_graph(0, ranks, 4);
@@ -232,7 +233,7 @@ TEST(RankPlans, NeedLessHostMemoryEach) {
   EXPECT_LT(host_bytes(4), alone * 35 / 100);
 }
 
-// Where ops that use gathered and exchanged values stand anywhere about the turn.
+// In these graphs, ops that use gathered and exchanged values stand anywhere about the turn.
 TEST(RankPlans, TakeNoLessThanTheirBoundWhateverTheGraph) {
   for (std::uint64_t seed = 0; seed < testing::draws<std::uint64_t>(60, 15); ++seed) {
     SCOPED_TRACE(::testing::Message() << "seed " << seed);
@@ -250,8 +251,8 @@ TEST(RankPlans, TakeNoLessThanTheirBoundWhateverTheGraph) {
   }
 }
 
-// Two large products in the unit in which forward turns into backward: in program order one of their gathers,
-// or of their exchanges, is on the wrong side of the turn.
+// The unit in which forward turns into backward has two large products. In program order one of their
+// gathers, or of their exchanges, is on the wrong side of the turn.
 Graph turning_at_large_products() {
   constexpr std::int64_t width = 128, words = 16;
   GraphBuilder builder;
@@ -283,12 +284,12 @@ TEST(RankPlans, ABoundCountsWhatPeersBringWhereItIsNeededAlone) {
   EXPECT_EQ(peer_seconds("exchange", &ShareCost::front), 0);
   EXPECT_GE(peer_seconds("exchange", &ShareCost::back), 3);
   EXPECT_GE(peer_seconds("gather", &ShareCost::front), 1);
-  // What is left of the loss and the norm: no weight is first needed in backward.
+  // Only seconds of the loss and the norm are left, since no weight is first needed in backward.
   EXPECT_LE(peer_seconds("gather", &ShareCost::back), 2);
 }
 
-// What the peer lane has to do in a phase, each way of the link has to do, where it is the peers' and all
-// else takes no time. An op elsewhere that says it brings bytes takes nothing of the link.
+// If each direction of the link is the peers' path and all else takes no time, it has as much to do in a
+// phase as the peer lane has. An op of another lane that claims to bring bytes takes nothing of the link.
 TEST(RankPlans, ABoundCountsPeersBytesOnTheLinkTheyPassThrough) {
   Graph graph = turning_at_large_products();
   struct Seconds {

@@ -28,7 +28,7 @@ Graph small_bert() {
   return builder.finish(model.loss, AdamW{});
 }
 
-// Units that pair up to blocks.
+// Returns a random graph whose units pair up to blocks.
 Graph random_blocks(std::uint64_t seed) {
   Graph graph = testing::random_graph(seed);
   for (std::size_t unit = 0; unit < graph.unit_names.size(); ++unit)
@@ -62,7 +62,7 @@ std::vector<Bytes> budgets_of(const Graph& graph, const Machine& machine, Bytes 
   return budgets;
 }
 
-// What is launched a second time, by unit of the graph in blocks.
+// Returns the ops that the plan replays, by unit of the graph in blocks.
 std::map<std::uint32_t, std::set<OpId>> rebuilt(const Graph& blocks, const Plan& plan) {
   std::map<std::uint32_t, std::set<OpId>> ops;
   for (const Instruction& instruction : plan.instructions)
@@ -71,17 +71,18 @@ std::map<std::uint32_t, std::set<OpId>> rebuilt(const Graph& blocks, const Plan&
   return ops;
 }
 
-// Over some budgets.
+// Counts over some budgets.
 struct Compared {
-  int faster = 0;  // budgets at which replays within blocks are
+  int faster = 0;  // budgets at which replays within blocks are faster
   int whole = 0;   // blocks rebuilt by replays of whole blocks
   int parts = 0;   // blocks of which replays within blocks rebuild a part
 };
 
-// Checks that replays within blocks, which a budget may choose among all, are slower nowhere, and that those
-// of whole blocks rebuild nothing less. Capacities that plans are made for are up to a fiftieth apart
-// (PlannerSettings::coarse_step) and begin at other minima: so much more memory the former are given. What is
-// left of a difference, at most half a hundredth, is where the two searches stop (PlannerSettings::patience).
+// Checks that replays within blocks are nowhere slower than replays of whole blocks, which are among their
+// choices, and that replays of whole blocks rebuild whole blocks. The cells of the two searches are up to a
+// fiftieth apart (PlannerSettings::coarse_step) and begin at other minima, so replays within blocks are
+// given that much more memory. A remaining difference, at most half a hundredth, comes from where the two
+// searches stop (PlannerSettings::patience).
 Compared compare(const Graph& graph, const Machine& machine, Bytes budgets) {
   EXPECT_LE(minimum_bytes(graph, machine), minimum_bytes(graph, machine, {.replays = Replays::whole_blocks}));
   const Graph blocks = with_whole_blocks(graph);

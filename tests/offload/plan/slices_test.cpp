@@ -1,5 +1,4 @@
-// Parameters in slices, from buckets to plans: what moves, what waits for what, and what the validator
-// refuses.
+// Parameters in slices, from buckets to plans: what moves, what waits for what, and what is refused.
 #include <gmock/gmock.h>
 
 #include <functional>
@@ -26,7 +25,7 @@ using namespace stowage::testing;
 
 constexpr Bytes table_bytes = 256 * 16 * 4, slice_bytes = table_bytes / slices_of_table;
 
-// Parts of a bucket that are moved in a step.
+// Returns the parts of the bucket that are moved in a step.
 std::vector<ByteRange> moved(const Plan& plan, InstructionKind kind, const std::string& bucket) {
   std::vector<ByteRange> parts;
   for (const Instruction& instruction : plan.instructions)
@@ -58,7 +57,7 @@ TEST(Slices, OnlyThoseOfTheHostAreMoved) {
   EXPECT_THAT(moved(all, InstructionKind::offload, "wte.weight.grad"), IsEmpty());
 }
 
-// With the least memory nothing is resident: the table comes slice by slice all the same.
+// With the least memory nothing is resident, and the table still comes slice by slice.
 TEST(Slices, OfAStreamedParameterComeOneByOne) {
   const Graph graph = sliced_gpt();
   const Plan plan = std::get<Plan>(make_plan(graph, {}, {.device = minimum_bytes(graph, {})}));
@@ -68,7 +67,7 @@ TEST(Slices, OfAStreamedParameterComeOneByOne) {
               ElementsAre(slice(0, 1), slice(1, 2), slice(2, 3), slice(3, 4)));
 }
 
-// Each waits for its own update of the step before, not for all of them.
+// Each prefetch waits for the update of its own slice in the step before, not for all updates.
 TEST(Slices, ArePrefetchedWhenTheHostHasUpdatedThem) {
   const Graph graph = sliced_gpt();
   const Plan plan = plan_in_slices(graph, {}, 1);
@@ -222,7 +221,7 @@ TEST(Slices, HostilePartsAreRefused) {
   };
   nlohmann::json old = testing::in_version_2(plan_from_json(text));
   EXPECT_EQ(plan_from_json(old.dump()), plan_from_json(text));
-  old["version"] = 1;  // which had no parts
+  old["version"] = 1;  // version 1 had no parts
   try {
     plan_from_json(old.dump());
     ADD_FAILURE() << "accepted";

@@ -1,4 +1,4 @@
-// Which updates plans begin before the gate, and what plans say of it.
+// The updates that plans begin before the gate, and what plans say of them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -130,8 +130,8 @@ TEST(Speculation, KeepsTheHostBudget) {
   }
 }
 
-// A plan may speculate, and need not. But the program decides what to speculate together with all else, and
-// where its solution is rounded, the plan without speculation may have more luck.
+// A plan need not speculate. But the program decides on speculation together with everything else, and the
+// rounding of its solution may turn out better without speculation.
 constexpr double luck = 0.04;
 
 TEST(Speculation, IsHardlyEverSlowerThanWithout) {

@@ -5,10 +5,10 @@
 #include <functional>
 #include <thread>
 
-#include "offload/plan/schedule/places.h"
 #include "offload/plan/bound/bound.h"
 #include "offload/plan/decisions/extreme_choices.h"
 #include "offload/plan/decisions/residency_program.h"
+#include "offload/plan/schedule/places.h"
 #include "stowage/error.h"
 #include "tests/support/chain_graph.h"
 #include "tests/support/random_graph.h"
@@ -32,7 +32,7 @@ TEST(Stop, BeforePlanningBegins) {
   EXPECT_EQ(std::get<Plan>(make_plan(graph, machine, {})), expected);
 }
 
-// A planner that has made more and more of what it keeps.
+// Each planner has made more than the one before it when it is stopped.
 TEST(Stop, BetweenTwoQuestionsToAPlanner) {
   const Graph graph = testing::random_graph(3, {.micro_batches = 2});
   const Machine machine;
@@ -68,7 +68,7 @@ TEST(Stop, FromAnotherThreadWhilePlanning) {
   EXPECT_EQ(std::get<Plan>(make_plan(graph, machine, budget)), expected);
 }
 
-// So that no run of passes is long without a look.
+// Every pass looks at the stop token, so that no sequence of passes is long without a look.
 TEST(Stop, IsLookedAtByEveryPass) {
   const Graph graph = testing::chain_graph();
   const Machine machine;

@@ -42,9 +42,10 @@ TEST(Bound, WithAllTheMemoryItIsTheArithmetic) {
   EXPECT_EQ(bound.bound_by, "compute");
 }
 
-// A resident parameter is there with its state, 12000 bytes, beside W0's gradient while that is made, and has
-// its own gradient beside it behind that: two thirds of one fit. So what is left of 8000 bytes of gradients
-// must leave, and as much of the parameters come in. They are not made in backward's first two ops.
+// A resident parameter takes 12000 bytes with its state. They are there beside W0's gradient while that is
+// made, and beside the parameter's own gradient behind that, so two thirds of one parameter fit. What is left
+// of the 8000 bytes of gradients must leave, and as many bytes of parameters come in. The gradients are not
+// made in backward's first two ops.
 TEST(Bound, StateThatCannotStayMustCrossAfterBackwardAndBeforeForwardEnds) {
   Setting setting;
   setting.machine.d2h.bytes_per_second = 100;
@@ -53,9 +54,9 @@ TEST(Bound, StateThatCannotStayMustCrossAfterBackwardAndBeforeForwardEnds) {
   EXPECT_NEAR(bound.seconds, 2 + 40 * (2 - stays) + 6 + stays, 0.01);
   EXPECT_EQ(bound.bound_by, "d2h");
   // W1 comes in for backward, too, or is held from its first use to its last, beside W1's gradient while that
-  // is made. A tenth of what stays away has time to come in twice, beside the gradients that leave, and what
-  // comes in during those two ops. In thousands of bytes: 12 r0 + 8 r1 + 4 (1 - 0.005 - a tenth of 2 - r0 -
-  // r1) and 12 r0 + 16 r1 have 7.992 of room.
+  // is made. A tenth of what stays away has time to come in twice: beside the gradients that leave, and
+  // during those two ops. In thousands of bytes: 12 r0 + 8 r1 + 4 (1 - 0.005 - a tenth of 2 - r0 - r1) and 12
+  // r0 + 16 r1 have 7.992 of room.
   setting.machine.h2d.bytes_per_second = 10;
   bound = setting.bound(12000);
   const double both_stay = (4.812 + 7.992) / 24.4;
@@ -73,9 +74,9 @@ TEST(Bound, HostMemoryBindsWhenTheOptimizerIsSlow) {
   EXPECT_EQ(bound.bound_by, "host");
 }
 
-// The last unit's largest op, at which forward turns into backward, runs behind the op that makes W1's
-// gradient. So the host may make W1's update before the turn, however long it takes, and W0's alone counts
-// behind it.
+// Forward turns into backward at the last unit's largest op, which here runs behind the op that makes W1's
+// gradient. So the host may update W1 before the turn, however long that takes, and only W0's update counts
+// behind the turn.
 TEST(Bound, AnEarlyUpdateBeforeTheTurnIsFree) {
   const auto bound = [](double seconds_of_w1, double seconds_of_w0) {
     Setting setting(testing::chain_graph(
@@ -97,8 +98,8 @@ TEST(Bound, AnEarlyUpdateBeforeTheTurnIsFree) {
   EXPECT_GT(bound(0, 1000), free + 900);
 }
 
-// Both parameters come in for forward through the memory in which they are updated. Without that the two ops
-// behind W1's come on top of the updates.
+// Both parameters come in for forward through the memory in which they are updated. If they did not, the two
+// ops behind W1's would come on top of the updates.
 TEST(Bound, CopiesAndUpdatesShareHostMemory) {
   Setting setting;
   setting.machine.host_bytes_per_second = 2800;
@@ -109,8 +110,8 @@ TEST(Bound, CopiesAndUpdatesShareHostMemory) {
   EXPECT_EQ(shared.bound_by, "host");
 }
 
-// At half the speed while the other direction moves, what goes both ways in backward takes as long as one
-// after the other.
+// Each direction has half its speed while the other one moves, so bytes that go both ways in backward take as
+// long as one way after the other.
 TEST(Bound, DirectionsOfTheLinkShareIt) {
   Setting setting;
   setting.machine.h2d.bytes_per_second = setting.machine.d2h.bytes_per_second = 10;
@@ -138,8 +139,8 @@ TEST(Bound, ActivationsThatCannotStayCrossTwiceOrAreMadeAgain) {
   EXPECT_GE(crossed, setting.bound(unlimited).seconds);
 }
 
-// The same, and the activations' way to the host and back takes no time. But there is room for one of the
-// six.
+// As above, but the activations' way to the host and back takes no time, and the host has room for one
+// of the six.
 TEST(Bound, ActivationsThatTheHostHasNoRoomForAreMadeAgain) {
   Setting setting(testing::chain_graph(
       {.units = 3, .activation_elements = 1 << 20, .parameter_elements = 1, .op_flops = 1}));
@@ -152,8 +153,8 @@ TEST(Bound, ActivationsThatTheHostHasNoRoomForAreMadeAgain) {
   EXPECT_NEAR(setting.bound(tight, fixed).seconds, arithmetic + 4, 0.01);
 }
 
-// On the host a parameter has its state and its gradient beside it, 16000 bytes; on the device there is room
-// for both. An update takes the host no time, and the device 100 s.
+// On the host each parameter takes 16000 bytes with its state and its gradient; the device has room for both
+// parameters. An update takes the host no time, and the device 100 s.
 TEST(Bound, ParametersThatTheHostHasNoRoomForAreUpdatedOnTheDevice) {
   Setting setting;
   for (Op& op : setting.graph.ops)
@@ -166,9 +167,9 @@ TEST(Bound, ParametersThatTheHostHasNoRoomForAreUpdatedOnTheDevice) {
   EXPECT_NEAR(setting.bound(device, fixed).seconds, free + 200, 15);
 }
 
-// x1 is read by the last unit's forward, too, and is away before and behind: there is room for the workspaces
-// of a3 and b.backward5 alone. So it is back twice, the first time before the turn: b0 runs for 20 s once
-// more, or 4000 bytes come in for 40 s beside 33 s of forward.
+// The last unit's forward reads x1, too. x1 is away before that and behind it, since a3 and b.backward5 leave
+// room for their own workspaces alone. So x1 is back twice, the first time before the turn: either b0 runs
+// for 20 s once more, or 4000 bytes come in for 40 s beside 33 s of forward.
 TEST(Bound, ASkipConnectionCountsAtTheMomentsBetweenItsUses) {
   const auto bound = [](bool skip, Bytes budget) {
     Graph graph = testing::chain_graph(
@@ -192,8 +193,8 @@ TEST(Bound, ASkipConnectionCountsAtTheMomentsBetweenItsUses) {
   EXPECT_NEAR(bound(true, 200000), bound(false, 200000), 0.1);
 }
 
-// What one op leaves of a phase's link time: one second of each op, less what the room beside its operands
-// lets arrive, or the room beside its outputs leave.
+// Returns the seconds of a phase in which a link must idle: one second of each op, less the time in which the
+// room beside its operands lets bytes arrive, or the room beside its outputs lets bytes leave.
 double idle_seconds(const Setting& setting, Phase phase, bool in, double budget, double rate) {
   double seconds = 0;
   for (const Op& op : setting.graph.ops) {
@@ -207,8 +208,9 @@ double idle_seconds(const Setting& setting, Phase phase, bool in, double budget,
   return seconds;
 }
 
-// 100 bytes beside a parameter: while an op reads one, the other's 4 s of transfer hardly go on. W1 comes in
-// for backward, too, for beside W1's gradient it cannot be held.
+// There is room for 100 bytes beside a parameter, so while an op reads one parameter, the other
+// one's transfer of 4 s hardly goes on. W1 comes in for backward, too, since it cannot be held
+// beside W1's gradient.
 TEST(Bound, WhatHasNoRoomBesideAnOpDoesNotArriveDuringIt) {
   Setting setting;
   setting.machine.h2d.bytes_per_second = 1000;
@@ -219,8 +221,8 @@ TEST(Bound, WhatHasNoRoomBesideAnOpDoesNotArriveDuringIt) {
   EXPECT_NEAR(setting.bound(4100).seconds, 8 + front + 4 + back, 0.15);
 }
 
-// Gradients alone leave, the first of them behind two ops. Beside what other backward ops write there is
-// room.
+// Only gradients leave, the first of them behind two ops. Other backward ops have room beside
+// what they write.
 TEST(Bound, WhatAnOpWritesOverDoesNotLeaveDuringIt) {
   Setting setting;
   setting.machine.d2h.bytes_per_second = 1000;
@@ -264,14 +266,16 @@ TEST(Bound, MoreHostMemoryNeverRaisesIt) {
   }
 }
 
-// Nor in as few bytes of either memory as the plan itself takes.
+// Expects that the plan is not faster than its lower bound, nor than the bound in no more memory than
+// the plan takes.
 void expect_not_faster(const Plan& plan, const Problem& problem) {
   EXPECT_GE(plan.predicted_step_seconds * (1 + 1e-9), plan.lower_bound_seconds);
   const Budget own{plan.device_peak_bytes, plan.host_bytes};
   EXPECT_GE(plan.predicted_step_seconds * (1 + 1e-9), lower_bound(problem, own).seconds);
 }
 
-// With two of three seeds alike units, whose ops take about as long as what they make takes to the host.
+// Returns a random graph, or for two of three seeds one of alike units whose ops take about as long as their
+// results take to the host.
 Graph graph_for_host_limits(std::uint64_t seed, const Machine& machine) {
   if (seed % 3 == 0) {
     const std::uint32_t micro_batches = seed % 2 == 0 ? 2 : 1;

@@ -21,7 +21,7 @@ Bytes least_serial_bytes(const Problem& problem) {
   return least;
 }
 
-// Against choices drawn item by item.
+// Compares the candidates with choices drawn item by item.
 TEST(MinimumCandidates, NoRandomChoicesTakeMuchFewerBytes) {
   std::mt19937 random(3);
   double worst = 1;
@@ -45,7 +45,7 @@ TEST(MinimumCandidates, NoRandomChoicesTakeMuchFewerBytes) {
   EXPECT_GT(worst, 0.95);
 }
 
-// A chain of two units, of whose ops one writes a workspace that is larger than all else.
+// Returns a chain of two units in which `writer` writes a workspace that is larger than all other tensors.
 Graph with_work(const char* writer) {
   Graph graph = testing::chain_graph({.units = 2, .activation_elements = 1024, .parameter_elements = 64});
   const TensorId work = static_cast<TensorId>(graph.tensors.size());
@@ -54,8 +54,8 @@ Graph with_work(const char* writer) {
   return graph;
 }
 
-// To make h1 anew takes more bytes at one time than anything else does: it goes to the host instead. While a1
-// runs a second time, dx2 waits beside its workspace; the first time nothing does.
+// To make h1 again takes more bytes at one time than anything else does, so h1 goes to the host instead.
+// While a1 runs a second time, dx2 waits beside its workspace; the first time nothing does.
 TEST(MinimumCandidates, DoWithoutAReplayThatNeedsMoreThanTheRest) {
   const Machine machine;
   const Graph graph = with_work("a1");
@@ -64,7 +64,7 @@ TEST(MinimumCandidates, DoWithoutAReplayThatNeedsMoreThanTheRest) {
   EXPECT_EQ(lowest - least_serial_bytes(problem), 4096U) << "dx2";
 }
 
-// x1 would lie idle beside the workspace, from h1's replay to the next op that reads it: it comes twice.
+// x1 would lie idle beside the workspace from h1's replay to the next op that reads x1, so it comes in twice.
 TEST(MinimumCandidates, BringAValueBackForEachOpWhereMostIsNeeded) {
   const Machine machine;
   const Graph graph = with_work("b.backward1");

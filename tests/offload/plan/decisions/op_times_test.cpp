@@ -8,8 +8,8 @@
 namespace stowage {
 namespace {
 
-// In one unit, `wide` makes what `small` and `large` read, and no backward op does; these make what backward
-// reads.
+// In one unit, `wide` makes a value that only `small` and `large` read, and no backward op. Backward reads
+// the results of `small` and `large`.
 constexpr const char* shared = R"({"stowage_trace": 1, "loss": "loss", "optimizer": {"name": "adamw"}}
 {"tensor": "w", "kind": "parameter", "type": "f32", "shape": [1000]}
 {"tensor": "wide.out", "kind": "activation", "bytes": 8000}

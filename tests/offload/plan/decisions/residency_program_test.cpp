@@ -19,7 +19,7 @@ namespace {
 using enum ActivationChoice;
 using testing::chain_graph;
 
-// Parameters small, activations large: what stays is a question of activations alone.
+// Parameters are small and activations large, so that memory is decided by activations alone.
 Graph chain_of_activations(int units) {
   return chain_graph(
       {.units = units, .activation_elements = 1 << 16, .parameter_elements = 64, .op_flops = 1e7});
@@ -72,7 +72,7 @@ TEST(ResidencyProgram, WithAllTheMemoryEverythingStays) {
   }
 }
 
-// Either the link or the arithmetic is what costs nothing.
+// Either the link or the arithmetic costs nothing.
 TEST(ResidencyProgram, WhatLeavesGoesTheWayThatCostsLess) {
   Machine machine = with_links(1e6);
   const auto count = [](const Setting& setting, ActivationChoice choice) {
@@ -91,7 +91,8 @@ TEST(ResidencyProgram, WhatLeavesGoesTheWayThatCostsLess) {
   EXPECT_GT(count(slow_device, offload), 0);
 }
 
-// The host has room for a part of what would leave: no more goes there than that, up to one item's rounding.
+// The host has room for only a part of the activations that would leave, so no more of them go there, up to
+// the rounding of one item.
 TEST(ResidencyProgram, HostMemoryIsKept) {
   Machine machine = with_links(1e12);
   machine.flops_per_second = 1e6;  // to rebuild is dear
@@ -110,8 +111,8 @@ TEST(ResidencyProgram, HostMemoryIsKept) {
   EXPECT_GE(setting.program.most_host_bytes() + fixed, freely);
 }
 
-// The sum of the options in which each bucket and item has this choice, or the next lower one; sets
-// `choices`.
+// Returns the cost of the step in which each bucket and item has this choice, or the next lower one. Sets
+// `choices` to that.
 ShareCost counted(const DecisionClasses& classes, LoadChoice load, ActivationChoice activation,
                   Choices& choices) {
   ShareCost sum = classes.fixed();
@@ -126,7 +127,7 @@ ShareCost counted(const DecisionClasses& classes, LoadChoice load, ActivationCho
   return sum;
 }
 
-// Seconds by phase and lane, and host bytes, of what something is decided about.
+// The seconds by phase and lane, and the host bytes, of those parts of a step that decisions are about.
 struct Step {
   Step(const Problem& problem, const Draft& draft) {
     const Machine& machine = *problem.machine;
@@ -172,13 +173,13 @@ struct Step {
   double on_host = 0;
 };
 
-// Where all buckets, or all items, take another choice, what the program counts changes by what the step's
-// own seconds and bytes change by. Of the ops that are replayed it may leave some out.
+// If all buckets, or all items, take another choice, the program's costs change by as many seconds and bytes
+// as the step's own. The program may leave some replayed ops out.
 TEST(DecisionClasses, CountWhatAnotherChoiceChanges) {
   PlannerSettings settings;
   settings.cuts = settings.speculates = settings.remakes = false;
   const auto seeds = testing::draws<std::uint64_t>(80, 10);
-  double off = 0;  // of the bytes where most is live, which are averages over alike stages
+  double off = 0;  // error in the bytes where most are live, which are averages over alike stages
   std::uint64_t most_replays = 0;
   for (std::uint64_t seed = 0; seed < seeds; ++seed) {
     SCOPED_TRACE(seed);
@@ -187,7 +188,8 @@ TEST(DecisionClasses, CountWhatAnotherChoiceChanges) {
     const Problem problem = make_problem(graph, machine, {.target_bytes = 0});
     const DecisionClasses classes(problem, settings);
     const std::size_t host_row = classes.base().size();
-    // By lane of the front and of the back and, last, host bytes: what is counted, and what the step has.
+    // Indexed by the lanes of the front, then of the back, and last host bytes: the program's cost, and
+    // the step's own.
     using Sums = std::array<std::pair<double, double>, 2 * share_lanes + 1>;
     const auto sums_of = [&](LoadChoice load, ActivationChoice activation) {
       Choices choices = lowest_choices(problem);
@@ -228,7 +230,7 @@ TEST(DecisionClasses, CountWhatAnotherChoiceChanges) {
 }
 
 // One op writes x1, which crosses into the next unit and no replay rebuilds, and the smaller `mask`, which
-// its own backward reads. To rebuild the mask takes the op's time.
+// its own backward reads. Rebuilding the mask takes the op's time.
 TEST(DecisionClasses, CountAReplayForWhatItRebuildsHoweverLargeWhatItDoesNot) {
   Graph graph = chain_graph({.units = 1});
   graph.tensors.push_back({"mask", DataType::f32, {16}, TensorKind::activation, {}});
@@ -255,7 +257,8 @@ TEST(DecisionClasses, CountAReplayForWhatItRebuildsHoweverLargeWhatItDoesNot) {
   EXPECT_EQ(found, 1U);
 }
 
-// Of the activations that can be made anew, unit after unit: all but the last are alike.
+// Returns the choices of all activations that can be rebuilt, unit after unit. All units but the
+// last are alike.
 std::vector<ActivationChoice> rebuildable_levels(const Setting& setting, const Choices& choices) {
   std::vector<ActivationChoice> levels;
   for (const ActivationItem& item : setting.problem.items)
@@ -264,7 +267,7 @@ std::vector<ActivationChoice> rebuildable_levels(const Setting& setting, const C
   return levels;
 }
 
-// Of each ten units in a row as many have a choice as its share says, and so have all of them.
+// Of any ten units in a row as many have a choice as its fraction says, and so of all units.
 TEST(ResidencyProgram, RoundingHitsTheSharesInEveryPartOfTheStep) {
   PlannerSettings settings;
   settings.memory_moments = 1;
@@ -272,7 +275,7 @@ TEST(ResidencyProgram, RoundingHitsTheSharesInEveryPartOfTheStep) {
   for (const Bytes percent : {50U, 60U, 70U}) {
     const auto mixture = setting.program.solve(setting.most() * percent / 100, unlimited);
     ASSERT_TRUE(mixture.fits);
-    // Of all classes that have three options: recompute, offload and keep.
+    // Sums over all classes with three options: recompute, offload and keep.
     std::vector<double> shares(3, 0);
     for (const auto& of : mixture.shares)
       for (std::size_t o = 0; of.size() == 3 && o < 3; ++o) shares[o] += of[o];

@@ -19,7 +19,7 @@ ShareCost cost(double compute, double h2d, double memory, double price = 0) {
   return of;
 }
 
-// 10 s of arithmetic; what is not in memory comes in for 4 s each.
+// A program with 10 s of arithmetic, in which each decision that is not in memory comes in for 4 s.
 ShareProgram loads(double count, double room) {
   ShareProgram program;
   program.fixed = cost(10, 0, 0);
@@ -53,7 +53,7 @@ TEST(ShareProgram, MemoryIsKeptHoweverDear) {
   EXPECT_NEAR(answer.bound, 100, 1e-2);
 }
 
-// Rows that are nearly the same, and rooms that nothing fits into: shares still come to one.
+// With nearly alike rows and rooms that nothing fits into, fractions still come to one.
 TEST(ShareProgram, AlikeRowsAndLittleRoomKeepSharesWhole) {
   std::mt19937 random(7);
   std::uniform_real_distribution<double> draw(0, 1);
@@ -106,7 +106,7 @@ struct Draws {
   }
 };
 
-// By all mixtures of a grid, for programs of two decisions.
+// Compares answers with all mixtures of a grid, for programs of two decisions.
 TEST(ShareProgram, NoMixtureIsBetterAndItsBoundIsItsValue) {
   Draws draws;
   for (int round = 0; round < 200; ++round) {
@@ -160,7 +160,7 @@ TEST(ShareProgram, NoMixtureIsBetterAndItsBoundIsItsValue) {
   }
 }
 
-// Each of the decisions several times, and one that differs in its bytes alone.
+// Takes each decision several times, and adds one that differs only in its bytes.
 TEST(ShareProgram, AlikeDecisionsAreOneOfTheirCount) {
   Draws draws;
   for (int round = 0; round < 50; ++round) {
@@ -200,7 +200,7 @@ TEST(ShareTable, AGivenDecisionIsAPartOfWhatIsFixed) {
 TEST(ShareTable, APricedRowIsUsedLess) {
   const ShareProgram program = loads(4, 4);
   const ShareTable table(program.fixed, program.decisions, 1);
-  // A byte saves 4 s of the link, of which the first 6 stand out behind the arithmetic.
+  // A byte saves 4 s of the link. Of the link's time, 6 s are not hidden behind the arithmetic.
   EXPECT_NEAR(table.solve({.room = {4}, .last_row_price = 1}).memory[0], 1.5, 1e-3);
   EXPECT_NEAR(table.solve({.room = {4}, .last_row_price = 5}).memory[0], 0, 1e-3);
 }

@@ -23,7 +23,8 @@ struct Setting {
   Problem problem = make_problem(graph, machine, {.target_bytes = 0});
 };
 
-// The host's updates take as long as all of forward, and one of the middle as long as all others.
+// The host's updates take as long as all of forward, and the update of one middle parameter takes as long
+// as all others.
 Graph with_large_middle(bool undoable = false) {
   Graph graph = chain_graph({.units = 8,
                              .activation_elements = 64,

@@ -6,8 +6,8 @@
 #include <map>
 #include <set>
 
-#include "offload/plan/schedule/candidate.h"
 #include "offload/plan/decisions/extreme_choices.h"
+#include "offload/plan/schedule/candidate.h"
 #include "stowage/models.h"
 #include "tests/support/draws.h"
 #include "tests/support/graph_queries.h"
@@ -40,7 +40,8 @@ TEST(PartialSums, OneGroupJoinsNothing) {
   }
 }
 
-// Partial sums of the parameter's gradient that cross units: their alias groups, and the buckets for these.
+// The partial sums of a parameter's gradient that cross units: their alias groups, and the groups of bytes
+// that hold them.
 struct Counts {
   std::set<TensorId> groups, buckets;
 };
@@ -66,7 +67,7 @@ TEST(PartialSums, HaveABucketForEachLevelOfTheTree) {
     EXPECT_EQ(counts.groups.size(), 7U) << to_string(order);
     EXPECT_EQ(counts.buckets.size(), 3U) << to_string(order);
   }
-  // Where each group is one micro-batch, every other sum is added at once.
+  // If each gradient group is one micro-batch, every other sum is added at once.
   const Counts single = counts_of(grouped_gpt(8, 8), MicroBatchOrder::batch_major, "h.0.mlp.c_fc.weight");
   EXPECT_EQ(single.groups.size(), 3U);
   EXPECT_EQ(single.buckets.size(), 2U);
@@ -80,7 +81,8 @@ TEST(PartialSums, OfTheUsesOfATiedTableShareBucketsWhereTheyCan) {
   EXPECT_EQ(counts_of(graph, MicroBatchOrder::batch_major, "wte.weight").buckets.size(), 7U);
 }
 
-// Of those that share a bucket without an alias, from the first op to the last that touches them.
+// Expects that partial sums which share bytes without an alias are used one after another, from the first op
+// to the last that touches each.
 void expect_turns(const Graph& graph, MicroBatchOrder order) {
   const RecomputeAnalysis analysis = analyse_recompute(graph, order);
   const std::vector<TensorId> bytes = byte_groups(graph, analysis);
@@ -116,8 +118,8 @@ TEST(PartialSums, NoTwoOfABucketAreNeededAtATime) {
   }
 }
 
-// With everything on the host that can be, but for the parts of the norm, of which there are as many as
-// groups.
+// Returns the host bytes with everything on the host that can be there, except for the parts of the norm, of
+// which there are as many as gradient groups.
 Bytes least_host_bytes(const Graph& graph) {
   const Machine machine;
   const Problem problem = make_problem(graph, machine, {}, MicroBatchOrder::batch_major);
@@ -137,7 +139,7 @@ TEST(PartialSums, TakeHostMemoryByTheDepthOfTheTree) {
   EXPECT_EQ(least_host_bytes(grouped_gpt(16, 8)) - plain, 3 * level);
 }
 
-// With the buckets of these groups.
+// Returns the problem with buckets for these groups of bytes.
 Problem problem_of(const Graph& graph, const Machine& machine, const std::vector<TensorId>& groups) {
   Problem problem = make_problem(graph, machine, {}, MicroBatchOrder::batch_major);
   problem.layout = make_buckets(graph, groups, {});
@@ -175,7 +177,7 @@ TEST(PartialSums, TakeNoMoreOfDeviceAndLinkThanInBucketsOfTheirOwn) {
     EXPECT_TRUE(found(byte_groups(graph, analysis), choice) == found(analysis.group, choice));
 }
 
-// Two sums that are needed at the same time, in one bucket.
+// Puts two sums that are needed at the same time into one bucket.
 TEST(PartialSums, ThatTakeOneAnothersBytesAreRejected) {
   const Graph graph = grouped_gpt(16, 8);
   const Machine machine;

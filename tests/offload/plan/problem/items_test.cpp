@@ -12,7 +12,7 @@ using ::testing::Contains;
 using ::testing::ElementsAre;
 using testing::find_op;
 
-// A chain, of which an op makes one value more and others read it.
+// Returns a chain in which `writer` makes one more value and `readers` read it.
 Graph with_value(int units, const char* writer, const std::vector<const char*>& readers) {
   Graph graph = testing::chain_graph({.units = units});
   const TensorId more = static_cast<TensorId>(graph.tensors.size());
@@ -22,7 +22,7 @@ Graph with_value(int units, const char* writer, const std::vector<const char*>& 
   return graph;
 }
 
-// Each item's unit, values and, if it can be rebuilt, a star.
+// Returns each item's unit, its values and, if it can be rebuilt, a star.
 std::vector<std::string> items_of(const Graph& graph, bool whole_units = false) {
   const RecomputeAnalysis analysis = analyse_recompute(graph);
   const BucketLayout layout = make_buckets(graph, analysis.group, {});
@@ -45,7 +45,7 @@ std::vector<std::string> items_of(const Graph& graph, bool whole_units = false) 
 TEST(ActivationItems, AreWhatBackwardReadsInTheOrderInWhichItIsMade) {
   EXPECT_THAT(items_of(testing::chain_graph({.units = 2})),
               ElementsAre("unit0: x0", "unit0: h0*", "unit1: x1", "unit1: h1*", "head: x2"));
-  // To rebuild a part of what one op makes costs as much as to rebuild all of it.
+  // Rebuilding one result of an op costs as much as rebuilding all of its results.
   EXPECT_THAT(items_of(with_value(2, "a0", {"b.backward0"})), Contains("unit0: h0 more*"));
   const Graph of_two_ops = with_value(2, "b0", {"b.backward0"});
   EXPECT_THAT(items_of(of_two_ops), Contains("unit0: more*"));
@@ -59,7 +59,7 @@ TEST(ActivationItems, AreOfTheUnitWhoseBackwardReadsThemFirst) {
   EXPECT_THAT(items_of(graph), Contains("unit3: x1"));
 }
 
-// Nothing of backward reads it, but unit 2 may lie between its uses.
+// No backward op reads the value, but unit 2 may lie between its uses.
 TEST(ActivationItems, ASkipConnectionIsOneIfAStageLiesBetween) {
   EXPECT_THAT(items_of(with_value(4, "b1", {"b3"})), Contains("unit3: more"));
   EXPECT_EQ(items_of(with_value(4, "b1", {"b2"})), items_of(testing::chain_graph({.units = 4})));

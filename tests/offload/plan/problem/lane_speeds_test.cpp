@@ -61,8 +61,9 @@ TEST(LaneSpeeds, RatesThatAreNoPositiveNumbersAreNotShared) {
   EXPECT_FALSE(LaneSpeeds(machine).shared());
 }
 
-// Whichever lanes work, no lane's time and these shares of the others' come to more than the time that
-// passes; and larger shares would, unless a second of one direction costs the other a whole one.
+// Whichever lanes work, a lane's progress and these fractions of the other lanes' progress come to no more
+// than the time that passes. Larger fractions would exceed it, unless a second of one direction costs the
+// other a whole second.
 TEST(LaneSharing, NeverCountsMoreThanTheTimeThatPasses) {
   for (std::uint64_t seed = 0; seed < 50; ++seed) {
     SCOPED_TRACE(seed);

@@ -6,7 +6,7 @@
 namespace stowage {
 namespace {
 
-// A slow link and much memory for values: what crosses is rebuilt too.
+// The link is slow and values take much memory, so values that cross units are rebuilt, too.
 TEST(JoinedUnits, APlanOfThemIsValidAndFaster) {
   const Graph graph = testing::chain_graph(
       {.units = 40, .activation_elements = 1 << 18, .parameter_elements = 64, .op_flops = 1e8});

@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::uint64_t graphs = testing::draws<std::uint64_t>(12, 2);
 
-// What plans are compared by.
+// Returns the time by which plans are compared.
 double ranked_seconds(const Graph& graph, const Machine& machine, const Plan& plan) {
   const Problem problem = make_problem(graph, machine, {.target_bytes = 0});
   return ranked(plan, problem, {}).ranked_seconds;
@@ -34,9 +34,9 @@ std::vector<Bytes> ladder(Bytes least, Bytes most) {
   return budgets;
 }
 
-// How much slower plans are than those of less memory.
+// Counts budgets whose plans are slower than those of less memory.
 struct Rises {
-  int budgets = 0, above = 0;  // … of which more than close_enough
+  int budgets = 0, above = 0;  // above: budgets that are slower by more than close_enough
   double worst = 0;
   void add(double seconds, double& least) {
     ++budgets;
@@ -84,8 +84,8 @@ TEST(Cells, AnAnswerSaysWhetherALimitEndedTheSearch) {
   EXPECT_FALSE(is_complete({.most_work = 1, .smallest_work = 1}));
 }
 
-// At the minimum this graph's candidate of least host memory has places only under a smaller cap, and takes 4
-// bytes more of the host then.
+// At the minimum, this graph's candidate of least host memory finds places only under a smaller cap, and then
+// takes 4 bytes more of the host.
 TEST(Cells, HostBudgetsAreOfPlacedPlans) {
   const Graph graph = testing::random_graph(2);
   const Machine machine = testing::any_machine(2);
@@ -100,7 +100,7 @@ TEST(Cells, HostBudgetsAreOfPlacedPlans) {
   EXPECT_EQ(std::get<Infeasible>(none).minimum, least);
 }
 
-// The plan without a limit and one search for few host bytes would name more for this model.
+// For this model, the plan without a limit and one search for few host bytes would name more bytes.
 TEST(Cells, ARefusalNamesTheFewestHostBytes) {
   GraphBuilder builder(DataType::bf16);
   const Gpt model = gpt(
@@ -151,8 +151,8 @@ TEST(Cells, MoreHostMemoryIsNotSlower) {
   EXPECT_EQ(rises.above, 0) << "of " << rises.budgets << ", the worst by " << rises.worst;
 }
 
-// What schedules came to is known from cells with other host memory, and is what they come to by themselves.
-// The same choices of another problem, one with a slower link, come to something else.
+// The results of schedules are known from cells with other host memory and are what a cell finds by itself.
+// The same choices of another problem, with a slower link, have other results.
 TEST(Cells, WhatWasTriedWithOtherHostMemoryHolds) {
   const PlannerSettings settings;
   std::size_t tried_before = 0;
@@ -194,7 +194,8 @@ TEST(Cells, WhatWasTriedWithOtherHostMemoryHolds) {
   EXPECT_GT(tried_before, 0U);
 }
 
-// Asked from the largest budget to the smallest: cells make their plans when a budget first asks for them.
+// Budgets are asked from the largest to the smallest: cells make their plans when a budget first
+// asks for them.
 TEST(Cells, WhatOtherBudgetsAskedForMakesNoAnswerSlowerByMoreThanIsCloseEnough) {
   for (std::uint64_t seed = 0; seed < graphs; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
@@ -223,7 +224,7 @@ TEST(Cells, BudgetsThatRiseGetNoPlanOfMoreTimeAndPriceThanOneBefore) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     const Graph graph = testing::random_graph(seed);
     const Machine machine = testing::any_machine(seed);
-    PlannerSettings hasty;  // at once at its limits, where it would else look at all cells again
+    PlannerSettings hasty;  // reaches its limits at once, instead of looking at all cells again
     hasty.most_work = hasty.patience = hasty.longest_work = 1;
     Planner planner(graph, machine, {.settings = hasty});
     double before = std::numeric_limits<double>::infinity();
@@ -237,8 +238,8 @@ TEST(Cells, BudgetsThatRiseGetNoPlanOfMoreTimeAndPriceThanOneBefore) {
   }
 }
 
-// A budget of what a free plan takes has nearly its step, though none of the amounts of host memory that
-// cells have is just that.
+// A budget of the host bytes that a plan without a limit takes has nearly its step, though the grid of host
+// memory does not have this amount.
 TEST(Cells, TheHostBytesOfAFreePlanDoForOneAsFast) {
   GraphBuilder builder(DataType::bf16);
   const Gpt model = gpt(builder, {.layers = 4, .width = 256, .heads = 8, .sequence = 256, .batch = 4});

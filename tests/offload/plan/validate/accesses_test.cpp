@@ -1,4 +1,4 @@
-#include "offload/plan/validate/accesses.h"
+#include "offload/plan/validate/passes.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,6 @@
 #include <random>
 #include <set>
 
-#include "offload/plan/validate/neighbours.h"
 #include "stowage/planner.h"
 #include "tests/offload/plan/validate/made_plans.h"
 #include "tests/offload/plan/validate/small_plans.h"
@@ -20,8 +19,8 @@ namespace {
 using testing::joined;
 using testing::MadePlan;
 
-// Whether instruction `from` of an earlier step (or the same) is ordered before `to` of the last of
-// three steps: a walk backwards over lane order, the gate and the waits, apart from the validator's.
+// Returns whether instruction `from` of an earlier step (or the same) is ordered before `to` of the last of
+// three steps. Walks backwards over lane order, the gate and the waits, without the validator's code.
 bool ordered(const Plan& plan, InstructionId from, std::uint32_t steps_back, InstructionId to) {
   using Node = std::pair<int, InstructionId>;  // step, instruction
   std::set<Node> seen;

@@ -76,7 +76,7 @@ InstructionId find(const Plan& plan, int number, const std::string& what, Match&
   return 0;
 }
 
-// Of all instructions but `except`; 0 if none uses the lifetime.
+// Returns the last instruction but `except` that uses the lifetime; 0 if there is none.
 InstructionId last_use(const Plan& plan, LifetimeId lifetime, InstructionId except) {
   InstructionId last = 0;
   for (InstructionId id = 0; id < plan.instructions.size(); ++id) {

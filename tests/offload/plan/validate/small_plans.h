@@ -17,19 +17,19 @@ Graph small_graph();
 //   position  0 embed  1 f  2 g  3 head  4 head.backward  5 f again  6 g.backward  7 f.backward  8 square
 Plan small_streamed_plan();
 
-// The same, but that the update begins before the gate: instruction 17, behind the offload of its gradient
-// and both prefetches of W.
+// Like small_streamed_plan(), but the update begins before the gate: instruction 17, behind the offload of
+// its gradient and both prefetches of W.
 Plan small_speculating_plan();
 
 // Everything on the device and updated there.
 //   position  0 embed  1 f  2 g  3 head  4 head.backward  5 g.backward  6 f.backward  7 square  8 adamw
 Plan small_resident_plan();
 
-// By name; the test fails when there is none.
+// Find things by name. The test fails if there is none.
 TensorId tensor_named(const Graph& graph, const std::string& name);
 OpId op_named(const Graph& graph, const std::string& name);
 BucketId bucket_named(const Plan& plan, const std::string& name);
-// The first instruction of that kind that runs the op; the number-th transfer of the bucket.
+// Return the first instruction of that kind that runs the op, and the number-th transfer of the bucket.
 InstructionId run_of(const Graph& graph, const Plan& plan, InstructionKind kind, const std::string& op);
 InstructionId transfer_of(const Plan& plan, InstructionKind kind, const std::string& bucket, int number = 0);
 
@@ -41,7 +41,7 @@ void insert_copy(Plan& plan, InstructionId id, InstructionId at);
 // Moves the instruction to place `to`; waits follow it.
 void move_instruction(Plan& plan, InstructionId from, InstructionId to);
 
-// Declares the bytes that the plan's lists come to.
+// Sets the plan's totals to the bytes of its lists.
 void settle_totals(Plan& plan);
 
 }  // namespace stowage::testing

@@ -1,4 +1,4 @@
-// What is wrong with an update that begins before the gate, one breakage each.
+// Plans with one thing wrong about an update that begins before the gate.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "offload/plan/validate/values.h"
+#include "offload/plan/validate/passes.h"
 #include "stowage/planner.h"
 #include "stowage/undo_record.h"
 #include "tests/offload/plan/validate/made_plans.h"
@@ -34,7 +34,7 @@ TEST(Speculations, OfTheSmallPlanAreValid) {
   EXPECT_EQ(joined(validate(testing::small_graph(), plan, {})), "");
 }
 
-// Once more, with a record of its own.
+// Adds the speculation once more, with a record of its own.
 void add_copy(Plan& plan, InstructionId id) {
   testing::insert_copy(plan, id, id + 1);
   const Bytes bytes = plan.instructions[id].part.bytes();
@@ -134,7 +134,7 @@ std::string value_findings(const Graph& graph, const Plan& plan) {
   return joined(report.take());
 }
 
-// W comes in once more, for one more replay of f: before the update has begun, and after.
+// W comes in once more for one more replay of f: before the update has begun, and after.
 TEST(Speculations, LetNobodyReadWhatTheyLeave) {
   const Graph graph = testing::small_graph();
   for (const InstructionId at : {speculation, gate, commit}) {
@@ -158,7 +158,7 @@ TEST(Speculations, LetNobodyReadWhatTheyLeave) {
   }
 }
 
-// The same op, under a kernel that leaves no record.
+// The update runs under another kernel, which leaves no record.
 TEST(Speculations, AreOfUpdatesThatCanBeTakenBack) {
   Graph graph = testing::small_graph();
   const Plan plan = testing::small_speculating_plan();
@@ -177,7 +177,7 @@ TEST(Speculations, AreKeptWithinTheHostBudget) {
       HasSubstr("the host buckets, gradient ring and undo records take 1568 bytes, the host budget is 1567"));
 }
 
-// Every fifth speculation of plans that are made.
+// Breaks every fifth speculation of plans that make_plan makes.
 TEST(Speculations, OfMadePlansAreFoundWhenBroken) {
   int speculations = 0, moved = 0, doubled = 0, uncommitted = 0;
   testing::for_each_made_plan(6000, 6008, [&](const MadePlan& made) {

@@ -123,7 +123,8 @@ const std::vector<Break> breaks{
 INSTANTIATE_TEST_SUITE_P(Structure, BrokenStructure, ::testing::ValuesIn(breaks),
                          [](const auto& info) { return info.param.name; });
 
-// Any small or extreme number in any place: the validator says something or nothing, but returns.
+// Puts any small or extreme number in any place. The validator may report something or nothing,
+// but must return.
 class Vandal {
  public:
   explicit Vandal(std::uint64_t seed) : random_(seed) {}

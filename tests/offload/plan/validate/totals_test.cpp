@@ -1,4 +1,4 @@
-#include "offload/plan/validate/totals.h"
+#include "offload/plan/validate/passes.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "offload/plan/validate/values.h"
+#include "offload/plan/validate/passes.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ namespace {
 using testing::joined;
 using testing::MadePlan;
 
-// What the value pass alone says: the other passes must not hide that it has missed something.
+// Returns the findings of the value pass alone, since other passes must not hide what it misses.
 std::string value_findings(const Graph& graph, const Plan& plan) {
   validation::Report report(graph, plan);
   const validation::Places places = validation::check_buckets(graph, plan, report);

@@ -1,39 +1,39 @@
-#include "offload/plan/bound/moments.h"
+#include "offload/plan/bound/rows.h"
 
 #include <utility>
 
 namespace stowage {
 
-BoundMoments::BoundMoments(const Problem& problem) : problem_(problem), graph_(*problem.graph) {
+BoundRows::BoundRows(const Problem& problem) : problem_(problem), graph_(*problem.graph) {
   find_turn();
-  find_moments();
+  find_rows();
 }
 
-bool BoundMoments::in_front(OpId op) const {
+bool BoundRows::in_front(OpId op) const {
   if (!ordered() || turn_ == no_id) return graph_.op(op).phase == Phase::forward;
   return op < turn_ || (op == turn_ && graph_.op(op).phase == Phase::forward);
 }
 
-std::vector<TensorId> BoundMoments::groups(std::vector<TensorId> ids) const {
+std::vector<TensorId> BoundRows::groups(std::vector<TensorId> ids) const {
   for (TensorId& id : ids) id = group_of(id);
   std::sort(ids.begin(), ids.end());
   ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
   return ids;
 }
 
-std::vector<TensorId> BoundMoments::operands(OpId op) const {
+std::vector<TensorId> BoundRows::operands(OpId op) const {
   std::vector<TensorId> ids = graph_.op(op).reads;
   ids.insert(ids.end(), graph_.op(op).writes.begin(), graph_.op(op).writes.end());
   return groups(std::move(ids));
 }
 
-double BoundMoments::bytes_of(const std::vector<TensorId>& ids) const {
+double BoundRows::bytes_of(const std::vector<TensorId>& ids) const {
   double sum = 0;
   for (TensorId id : ids) sum += static_cast<double>(graph_.tensor(id).bytes());
   return sum;
 }
 
-void BoundMoments::find_turn() {
+void BoundRows::find_turn() {
   std::uint32_t unit = no_id;
   for (const Op& op : graph_.ops)
     if (op.phase == Phase::forward) unit = op.unit;
@@ -41,7 +41,7 @@ void BoundMoments::find_turn() {
     if (graph_.op(op).phase != Phase::update && graph_.op(op).unit == unit) keep_larger(turn_, op);
 }
 
-void BoundMoments::find_moments() {
+void BoundRows::find_rows() {
   std::size_t ops = 0;
   while (ops < graph_.ops.size() && graph_.op(static_cast<OpId>(ops)).phase != Phase::update) ++ops;
   const std::size_t windows = ordered() ? std::min(most_bound_windows, ops) : 1;
@@ -55,8 +55,8 @@ void BoundMoments::find_moments() {
   }
   std::sort(chosen.begin(), chosen.end());
   chosen.erase(std::unique(chosen.begin(), chosen.end()), chosen.end());
-  for (OpId op : chosen) moments_.push_back({op, operands(op)});
-  moments_.push_back({});
+  for (OpId op : chosen) rows_.push_back({op, operands(op)});
+  rows_.push_back({});
 }
 
 }  // namespace stowage
