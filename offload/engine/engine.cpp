@@ -9,14 +9,11 @@
 
 #include "allocator/arena.h"
 #include "offload/engine/binding.h"
-#include "offload/engine/check_plan.h"
+#include "offload/engine/checks.h"
 #include "offload/engine/faults.h"
 #include "offload/engine/host_memory.h"
-#include "offload/engine/inputs.h"
 #include "offload/engine/lanes.h"
-#include "offload/engine/measure.h"
 #include "offload/engine/non_finite.h"
-#include "offload/engine/ranks.h"
 #include "offload/engine/registered_memory.h"
 #include "offload/engine/staging.h"
 #include "offload/engine/state.h"
@@ -30,13 +27,13 @@
 namespace stowage {
 namespace {
 
-void check_plan(const Graph& graph, const Plan& plan, bool judge) {
-  check_executable(graph, plan);
-  if (!judge) return;
-  const std::vector<std::string> findings = validate(graph, plan, Budget{});
-  if (findings.empty()) return;
-  throw InvalidInput(fmt::format("the plan is invalid ({} findings): {}; make it from this graph again",
-                                 findings.size(), findings.front()));
+// Throws CommunicatorError where another rank has failed first.
+void rethrow_of_another_rank(Communicator& communicator) {
+  try {
+    communicator.check();
+  } catch (const CommunicatorError& error) {
+    if (error.failed_rank() != communicator.rank()) throw;
+  }
 }
 
 LaunchTable kernels_for(const Device& device, const EngineOptions& options) {

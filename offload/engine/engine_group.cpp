@@ -13,8 +13,7 @@
 #include <string_view>
 #include <utility>
 
-#include "offload/engine/group_communicators.h"
-#include "offload/engine/rank_threads.h"
+#include "offload/engine/local_ranks.h"
 #include "offload/engine/value_exchange.h"
 #include "stowage/error.h"
 

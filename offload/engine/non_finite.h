@@ -4,8 +4,8 @@
 #include <exception>
 #include <optional>
 
-#include "offload/engine/follower.h"
 #include "offload/engine/result_reader.h"
+#include "offload/engine/step_runner.h"
 #include "src/graph/finite.h"
 
 namespace stowage {

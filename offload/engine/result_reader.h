@@ -7,7 +7,7 @@
 
 #include "offload/engine/binding.h"
 #include "offload/engine/lanes.h"
-#include "offload/engine/staging_memory.h"
+#include "offload/engine/staging.h"
 #include "stowage/device.h"
 
 namespace stowage {

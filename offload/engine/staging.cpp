@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "offload/engine/staging_memory.h"
-
 namespace stowage {
 namespace {
 

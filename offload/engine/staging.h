@@ -8,14 +8,28 @@
 #include <span>
 
 #include "offload/engine/lanes.h"
+#include "stowage/device.h"
+#include "stowage/error.h"
 
 namespace stowage {
+
+// Returns memory of the engine's own, beside the plan's, through which values pass between host and device:
+// page-locked or, where that fails and `pageable_fallback` (EngineOptions) is set, ordinary memory, which is
+// only slower. Throws OutOfMemory.
+inline DeviceMemory staging_memory(Device& device, Bytes bytes, bool pageable_fallback) {
+  try {
+    return DeviceMemory(device, MemoryKind::pinned, bytes);
+  } catch (const OutOfMemory&) {
+    if (!pageable_fallback) throw;
+    return DeviceMemory(device, MemoryKind::pageable, bytes);
+  }
+}
 
 class Staging {
  public:
   // All must outlive it. `spare` is memory for transfers whose contents nobody needs between steps; it is
-  // used for values that it holds whole, and from 256 KiB up for all. `pageable_fallback`: as in
-  // staging_memory.h.
+  // used for values that it holds whole, and from 256 KiB up for all. `pageable_fallback`: as for
+  // staging_memory.
   Staging(Device& device, Lanes& lanes, std::span<std::byte> spare, bool pageable_fallback)
       : device_(device), lanes_(lanes), spare_(spare), pageable_fallback_(pageable_fallback) {}
 

@@ -1,4 +1,5 @@
-// The values that live across steps: parameters and optimizer state, wherever the plan keeps them.
+// The values that callers read and write: parameters and optimizer state, which live across steps, and
+// inputs.
 #pragma once
 
 #include <cstddef>
@@ -9,9 +10,11 @@
 #include "offload/engine/binding.h"
 #include "offload/engine/host_memory.h"
 #include "offload/engine/staging.h"
+#include "stowage/engine.h"
 
 namespace stowage {
 
+// Parameters and optimizer state, wherever the plan keeps them.
 class State {
  public:
   // Everything must outlive it. Throws InvalidInput for a tensor that has no place to live.
@@ -55,6 +58,28 @@ class State {
   const Graph& graph_;
   const Plan& plan_;
   std::vector<std::vector<Home>> homes_;  // by tensor, in order; none of one that does not live across steps
+};
+
+// The step's inputs: checked, then copied to where their transfers read them.
+class Inputs {
+ public:
+  // The graph must outlive it.
+  Inputs(const Graph& graph, std::span<const TensorPlace> places, const HostMemory& host);
+
+  // Throws InvalidInput, before anything is copied, when an input is missing, given twice, unknown or
+  // of another size. Allocates nothing unless it throws.
+  void load(std::span<const InputData> inputs);
+
+ private:
+  struct Input {
+    TensorId tensor = no_id;
+    std::byte* data = nullptr;  // null: no op reads it, the plan gives it no place
+    const InputData* given = nullptr;
+  };
+  void match(const InputData& given);
+
+  const Graph& graph_;
+  std::vector<Input> inputs_;
 };
 
 }  // namespace stowage

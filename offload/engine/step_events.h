@@ -1,5 +1,4 @@
-// The events of a plan's instructions, two of each: consecutive steps use them in turn, so that a
-// wait for the step before still means that step when this one has recorded its own.
+// The events of a plan's instructions, and the times that they tell.
 #pragma once
 
 #include <array>
@@ -17,6 +16,8 @@ namespace stowage {
 // Which of the two sets a step uses: its number modulo 2.
 using Parity = std::uint32_t;
 
+// Has two events for each event of an instruction: consecutive steps use them in turn, so that a wait for the
+// step before still means that step when this one has recorded its own.
 class StepEvents {
  public:
   // Consecutive instructions of the compute lane, all before the gate or all behind it, of which none but the
@@ -53,6 +54,35 @@ class StepEvents {
   std::vector<bool> records_end_;
   std::array<std::vector<Event>, 2> begins_;
   std::array<std::vector<Event>, 2> ends_;
+};
+
+struct StepTime {
+  double seconds = 0;             // from gate to gate, less the idle time between them
+  double stall_fraction = 0;      // share of it in which the compute lane ran nothing; 0 if not measured
+  double collective_seconds = 0;  // from the begin of each collective of the step to its end
+};
+
+class Measure {
+ public:
+  // Everything must outlive it.
+  Measure(Device& device, const Plan& plan, const StepEvents& events)
+      : device_(device), plan_(plan), events_(events) {}
+
+  // The step of `parity` is past its gate. `start`: what its time is counted from, the end of the
+  // gate of the step before or the start of the first step, and `idle` seconds of it do not count.
+  // `step_before`: its events stand.
+  StepTime step_time(Parity parity, EventId start, double idle, bool step_before);
+
+  // With Measurement::timeline. Nothing of the step is in flight. The earliest begin is second 0.
+  std::vector<Interval> timeline(Parity parity);
+
+ private:
+  double collective_seconds(Parity parity);
+  double compute_seconds(InstructionId first, InstructionId last, Parity parity);
+
+  Device& device_;
+  const Plan& plan_;
+  const StepEvents& events_;
 };
 
 }  // namespace stowage

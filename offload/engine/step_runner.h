@@ -4,12 +4,21 @@
 #include <span>
 
 #include "offload/engine/binding.h"
-#include "offload/engine/follower.h"
 #include "offload/engine/lanes.h"
 #include "offload/engine/step_events.h"
 #include "stowage/communicator.h"
 
 namespace stowage {
+
+// Looks at a step while it is enqueued, instruction by instruction.
+class Follower {
+ public:
+  virtual ~Follower() = default;
+  // Called when the instruction's work has just been enqueued: everything that it waits for is enqueued, and
+  // nothing behind it. An exception from here ends the step; copies may then be in flight, and the lanes must
+  // settle before the follower is destroyed.
+  virtual void follow(InstructionId id) = 0;
+};
 
 class StepRunner {
  public:

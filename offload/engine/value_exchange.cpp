@@ -4,7 +4,7 @@
 #include <cstring>
 #include <exception>
 
-#include "offload/engine/staging_memory.h"
+#include "offload/engine/staging.h"
 
 namespace stowage {
 

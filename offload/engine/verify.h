@@ -7,9 +7,9 @@
 #include <span>
 
 #include "offload/engine/binding.h"
-#include "offload/engine/follower.h"
 #include "offload/engine/lanes.h"
 #include "offload/engine/result_reader.h"
+#include "offload/engine/step_runner.h"
 #include "offload/recompute/tracker.h"
 #include "stowage/device.h"
 

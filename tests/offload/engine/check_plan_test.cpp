@@ -1,4 +1,4 @@
-#include "offload/engine/check_plan.h"
+#include "offload/engine/checks.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
