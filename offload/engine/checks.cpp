@@ -62,7 +62,7 @@ void check_collectives(const Graph& graph) {
   }
 }
 
-// A rank that comes to no collective ends those of the others.
+// Gathers `own` from all ranks. A rank that fails aborts the others, which would wait for it.
 std::vector<std::uint64_t> gathered(Communicator& communicator, Device& device, std::uint64_t own) {
   try {
     std::vector<std::uint64_t> all(static_cast<std::size_t>(communicator.size()));

@@ -24,8 +24,8 @@ using Communicators = std::vector<std::unique_ptr<Communicator>>;
 // Returns a communicator for each device: over NCCL if all devices are cards, and with `link` between them if
 // all are simulated. Throws InvalidInput for devices of both kinds.
 Communicators open_communicators(std::span<Device* const> devices, const CommunicatorOptions& link);
-// Destroys each communicator on a thread of its own once their work is done, because those over NCCL end
-// together.
+// Destroys each communicator on its own thread, because communicators over NCCL wait for each other when they
+// end. Their work must be done.
 void close_communicators(Communicators& communicators) noexcept;
 
 }  // namespace stowage

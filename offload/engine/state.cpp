@@ -98,7 +98,7 @@ void State::require_inside(TensorId tensor, Bytes offset, Bytes bytes) const {
 }
 
 std::vector<std::byte> State::read(TensorId tensor) {
-  homes(tensor);  // refuses what has none before its size is taken
+  homes(tensor);  // throws before the size of an unknown tensor is taken
   std::vector<std::byte> value(graph_.tensor(tensor).bytes());
   read(tensor, 0, value);
   return value;

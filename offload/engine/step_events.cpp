@@ -6,8 +6,9 @@
 namespace stowage {
 namespace {
 
-// By instruction: the one before it on its lane, if it starts as soon as that one ends. no_id where it waits
-// for another lane, or is the lane's first of the step or behind the gate, for which the host itself waits.
+// Returns, by instruction, the instruction before it on its lane if it starts as soon as that one ends. The
+// result is no_id for an instruction that waits for another lane, and for a lane's first instruction in the
+// step or behind the gate (the host itself waits for the gate).
 std::vector<InstructionId> instructions_before(const Plan& plan) {
   std::array<InstructionId, lane_roles> newest;
   newest.fill(no_id);
@@ -84,7 +85,7 @@ double Measure::compute_seconds(InstructionId first, InstructionId last, Parity 
   return busy;
 }
 
-// All of them stand before the gate, which waits for what is made of them.
+// All collectives are before the gate, which waits for values made from their results.
 double Measure::collective_seconds(Parity parity) {
   double seconds = 0;
   for (const InstructionId id : events_.collectives())
@@ -92,8 +93,8 @@ double Measure::collective_seconds(Parity parity) {
   return seconds;
 }
 
-// Between two gates the compute lane runs what the step before left to it behind its gate, and what
-// this step has before its own; the gate waits for all of that.
+// Between two gates the compute lane runs the instructions of the previous step behind its gate, and those of
+// this step before its own gate, which waits for all of them.
 StepTime Measure::step_time(Parity parity, EventId start, double idle, bool step_before) {
   StepTime time;
   time.seconds = std::max(0.0, device_.elapsed_seconds(start, events_.end(parity, plan_.gate)) - idle);
