@@ -10,10 +10,10 @@
 namespace stowage {
 namespace {
 
-// Binds one instruction; holds what the steps of that share.
+// Binds one instruction.
 class Binder {
  public:
-  // `speculation`: of the same op, if any.
+  // `speculation`: the instruction that speculates the same op, or null.
   Binder(const BindingInput& input, InstructionId id, const Instruction* speculation)
       : input_(input),
         instruction_(input.plan.instructions[id]),
@@ -57,7 +57,7 @@ class Binder {
     return instruction_.kind == InstructionKind::recompute || instruction_.kind == InstructionKind::speculate;
   }
 
-  // Modelled as if nothing is clipped.
+  // Returns the modelled time of an update that is not clipped.
   double seconds_on_host(const Op& op) const {
     if (!is_speculated(op))
       return instruction_.kind == InstructionKind::speculate ? 0 : host_seconds(op, input_.machine);
@@ -65,7 +65,7 @@ class Binder {
                ? undoable_seconds(input_.graph, op, input_.machine)
                : 0;
   }
-  // A table without all parts of an update has it made behind the gate.
+  // Without kernels for all parts of a speculation, the update is made behind the gate.
   bool is_speculated(const Op& op) const {
     const auto has = [&](const char* part) {
       return input_.host_kernels.find_if_present(op.kernel + part) != nullptr;
@@ -105,14 +105,15 @@ class Binder {
     if (data == nullptr)
       throw InvalidInput(fmt::format("the plan gives op '{}' no place for '{}' on the {}: plan again",
                                      bound_.label, tensor.name, on_host ? "host" : "device"));
-    // What is never page-locked on the host, host steps alone touch, in their lane's order: nothing to check.
+    // Buckets that are not page-locked are touched by host steps alone, in their lane's order, and need no
+    // check.
     if (touches(id) && (!on_host || input_.plan.buckets[place.bucket].pinned()))
       add_accesses({data, tensor.bytes(), mode});
     bound_.bytes += tensor.bytes();
     return {data, &tensor};
   }
 
-  // A sum of rows reads no more of each than it counts.
+  // A sum of rows reads only the counted elements of each row.
   void add_accesses(const Access& whole) {
     const Op& op = input_.graph.op(instruction_.op);
     const auto positive = [&](const char* attribute) -> Bytes {
@@ -121,7 +122,7 @@ class Binder {
       return value == nullptr || *value < 0 ? 0 : static_cast<Bytes>(*value);
     };
     const Bytes rows = op.kernel == "tree_sum" ? positive("rows") : 0;
-    constexpr Bytes most_rows = 1024;  // as the kernel
+    constexpr Bytes most_rows = 1024;  // as in the kernel
     if (whole.mode == AccessMode::write || rows == 0 || rows > most_rows || !op.attributes.contains("count"))
       return bound_.accesses.push_back(whole);
     const Bytes row_bytes = whole.bytes / rows;
@@ -131,7 +132,7 @@ class Binder {
       bound_.accesses.push_back({static_cast<std::byte*>(whole.address) + row * row_bytes, used, whole.mode});
   }
 
-  // Null for a bucket without a place on the host.
+  // Returns null for a bucket without a place on the host.
   std::byte* host_at(BucketId id, const ByteRange& range) const {
     std::byte* const base = input_.host[id];
     const Bucket& bucket = input_.plan.buckets[id];
@@ -144,7 +145,7 @@ class Binder {
     return base + bucket.byte_in_ring(range.begin);
   }
 
-  // Null where the instruction uses no lifetime of the bucket.
+  // Returns null if the instruction uses no lifetime of the bucket.
   std::byte* device_at(BucketId bucket, Bytes offset) const {
     for (LifetimeId id : instruction_.uses) {
       const Lifetime& lifetime = input_.plan.lifetimes[id];
@@ -161,7 +162,7 @@ class Binder {
   BoundInstruction bound_;
 };
 
-// The first launch that uses the lifetime; no_id if a prefetch fills it, or if it is resident.
+// Returns the first launch that uses the lifetime; no_id if a prefetch fills it, or if it is resident.
 InstructionId first_launch(const Plan& plan, LifetimeId lifetime) {
   if (plan.lifetimes[lifetime].end == no_id) return no_id;
   for (InstructionId id = 0; id < plan.instructions.size(); ++id) {

@@ -1,5 +1,5 @@
-// Binding: everything of a plan that can be looked up once: kernels, addresses, declared accesses
-// and modelled times of every instruction. No step allocates or searches.
+// Binding looks up once what a plan's steps need: kernels, addresses, declared accesses and modelled times of
+// every instruction. So no step allocates or searches.
 #pragma once
 
 #include <array>
@@ -18,8 +18,8 @@
 
 namespace stowage {
 
-// The context of one op's work on a lane. `done` is written by the work itself; the caller may read
-// it after it has synchronised with that work.
+// The context of an op's work on a lane. The work itself writes `done`; the caller may read it after it has
+// synchronised with the work.
 struct Work {
   Kernel kernel = nullptr;
   const Op* op = nullptr;
@@ -52,9 +52,9 @@ struct BoundInstruction {
   std::vector<Operand> writes;
   std::vector<Access> accesses;
   std::array<Work, 2> work;
-  bool is_collective = false;  // and the work is none
-  Kernel undo = nullptr;       // of a speculated update
-  // Lifetimes that this instruction is the first to write, as far as it leaves bytes of them to others.
+  bool is_collective = false;  // then `work` is unused
+  Kernel undo = nullptr;       // takes back a speculated update
+  // Lifetimes of buckets with several tensors that this launch is the first to use.
   std::vector<DeviceRange> begun;
   std::vector<DeviceRange> ended;  // lifetimes that are dead after this instruction
 };
@@ -75,13 +75,15 @@ struct BindingInput {
   const Machine& machine;
   std::span<const TensorPlace> places;
   const Arena& arena;
-  std::span<std::byte* const> host;  // by bucket, null where it has no place on the host
+  std::span<std::byte* const> host;  // by bucket; null for a bucket without a place on the host
   std::span<std::byte> undo;         // Plan::undo_bytes
   std::span<const StepContext, 2> steps;
 };
 
-// The results point into each other, the graph and `steps`: they may move but not be copied from.
-// Throws InvalidInput when the plan does not hang together, or for an op without a kernel.
+// Returns the instructions, bound. They point into each other, the graph and `steps`: the vector may be moved
+// but not copied. Requires a plan that check_executable accepts. Throws InvalidInput for an op without a
+// kernel, an operand without a place, and bytes of a gradient that the gradient ring does not have all at
+// once.
 std::vector<BoundInstruction> bind(const BindingInput& input);
 
 }  // namespace stowage

@@ -9,14 +9,11 @@
 
 #include "allocator/arena.h"
 #include "offload/engine/binding.h"
-#include "offload/engine/check_plan.h"
+#include "offload/engine/checks.h"
 #include "offload/engine/faults.h"
 #include "offload/engine/host_memory.h"
-#include "offload/engine/inputs.h"
 #include "offload/engine/lanes.h"
-#include "offload/engine/measure.h"
 #include "offload/engine/non_finite.h"
-#include "offload/engine/ranks.h"
 #include "offload/engine/registered_memory.h"
 #include "offload/engine/staging.h"
 #include "offload/engine/state.h"
@@ -30,13 +27,13 @@
 namespace stowage {
 namespace {
 
-void check_plan(const Graph& graph, const Plan& plan, bool judge) {
-  check_executable(graph, plan);
-  if (!judge) return;
-  const std::vector<std::string> findings = validate(graph, plan, Budget{});
-  if (findings.empty()) return;
-  throw InvalidInput(fmt::format("the plan is invalid ({} findings): {}; make it from this graph again",
-                                 findings.size(), findings.front()));
+// Throws CommunicatorError if another rank has failed first.
+void rethrow_of_another_rank(Communicator& communicator) {
+  try {
+    communicator.check();
+  } catch (const CommunicatorError& error) {
+    if (error.failed_rank() != communicator.rank()) throw;
+  }
 }
 
 LaunchTable kernels_for(const Device& device, const EngineOptions& options) {
@@ -70,7 +67,7 @@ std::vector<InstructionId> collectives_of(std::span<const BoundInstruction> boun
   return collectives;
 }
 
-// The step's gradients were scaled out of the range of their type, which a smaller scale may mend.
+// True if the step's gradients were scaled out of the range of their type; a smaller scale may help.
 bool is_overflow(const StepReport& report, const StepOptions& options) {
   return options.loss_scale && options.loss_scale->scale > LossScale::least && std::isfinite(report.loss) &&
          !std::isfinite(report.grad_norm);
@@ -140,7 +137,7 @@ class Engine::Implementation {
   std::vector<BoundInstruction> bound_;
   StepEvents events_;
   Event first_start_;
-  Event drained_, resumed_;                 // between two steps of which the first one was drained
+  Event drained_, resumed_;                 // recorded when a step was drained, and when the next began
   std::optional<ReplayVerifier> verifier_;  // in verify mode
   StepRunner runner_;
   Staging staging_;
@@ -151,12 +148,12 @@ class Engine::Implementation {
   const std::uint64_t speculations_;  // in each step
 
   std::uint64_t completed_ = first_step_;
-  bool in_flight_ = false;     // something of the last completed step may still run
-  bool was_drained_ = false;   // since the last completed step, and `drained_` is recorded
-  bool events_stand_ = false;  // its events are all recorded
+  bool in_flight_ = false;     // work of the last completed step may still run
+  bool was_drained_ = false;   // the last completed step was, and `drained_` is recorded
+  bool events_stand_ = false;  // all events of the last completed step are recorded
   bool lost_ = false;
-  bool partly_made_ = false;            // a step was, before its gate, and cannot be taken back
-  std::uint32_t clipped_in_a_row_ = 0;  // steps, up to the last one
+  bool partly_made_ = false;            // updates of a step were made before its gate, for good
+  std::uint32_t clipped_in_a_row_ = 0;  // steps up to the last one
 };
 
 Engine::Implementation::Implementation(Device& device, const Graph& graph, const Plan& plan,
@@ -207,7 +204,7 @@ void Engine::Implementation::require_values() const {
         "step");
 }
 
-// Other ranks do not wait for a step that does not begin.
+// A step that does not begin ends the other ranks' steps, which would wait for it.
 void Engine::Implementation::begin_step(std::span<const InputData> inputs, const StepOptions& options) {
   try {
     require_values();
@@ -230,7 +227,7 @@ StepReport Engine::Implementation::step(std::span<const InputData> inputs, const
   run_to_gate(options);
   StepReport report = read_report();
   report.overflowed = is_overflow(report, options);
-  if (report.overflowed) report.clip_scale = 1;  // none was applied
+  if (report.overflowed) report.clip_scale = 1;  // the gradients were not clipped
   const bool finite = std::isfinite(report.loss) && std::isfinite(report.grad_norm);
   if (!finite && !report.overflowed) explain_non_finite(report);
   run_update(report);
@@ -261,7 +258,7 @@ void Engine::Implementation::run_to_gate(const StepOptions& options) {
     if (was_drained_) device_.record(resumed_.id(), lanes_[LaneRole::compute]);
     runner_.enqueue(0, plan_.gate + 1, parity(), in_flight_);
     device_.synchronise(events_.end(parity(), plan_.gate));
-    if (communicator_ != nullptr) communicator_->check();  // what ended here may have failed
+    if (communicator_ != nullptr) communicator_->check();  // collectives that ended here may have failed
     runner_.set_current(loss_offload_);
     device_.synchronise(events_.end(parity(), loss_offload_));
   } catch (const std::exception& error) {
@@ -283,13 +280,13 @@ StepReport Engine::Implementation::read_report() const {
   return report;
 }
 
-// Nothing behind the gate has been enqueued, and the inputs are where they were: the step can be made up to
-// there once more, to the same bits, but for updates before the gate that were made for good.
+// The step can be made up to its gate once more, to the same bits: nothing behind the gate has been enqueued,
+// and the inputs are where they were. Updates that were made for good before the gate are the exception.
 void Engine::Implementation::explain_non_finite(const StepReport& report) {
   std::optional<NonFiniteSearch> search;  // until the lanes have settled
   try {
     lanes_.synchronise();
-    if (update_.made_for_good(parity())) throw unsearched();  // and not to the same bits
+    if (update_.made_for_good(parity())) throw unsearched();  // a second run would give other bits
     update_.undo(parity());
     contexts_[parity()].speculate = false;
     search.emplace(device_, graph_, plan_, lanes_, bound_, pageable_fallback_);
@@ -335,16 +332,17 @@ double Engine::Implementation::idle_seconds() {
 
 void Engine::Implementation::fail(const std::exception& cause, bool counted) {
   const std::uint64_t step = counted && completed_ > first_step_ ? completed_ - 1 : completed_;
-  if (communicator_ != nullptr) communicator_->abort(cause.what());  // nothing waits for other ranks any more
+  if (communicator_ != nullptr)
+    communicator_->abort(cause.what());  // so that no lane waits for other ranks any more
   const bool settled = lanes_.settle();
   in_flight_ = false;
   was_drained_ = false;
   events_stand_ = false;
   if (settled && !counted) update_.undo(parity());
-  // Of other ranks' updates none is known here.
+  // This rank does not know which updates the other ranks have made.
   const bool others = communicator_ != nullptr && plan_.optimizer_in_backward;
   const bool partly = settled && !counted && (others || update_.made_for_good(parity()));
-  // Also where this step never got to its gate: the update of the step before may have failed.
+  // Checked even if this step never got to its gate, because the update of the step before may have failed.
   const bool complete =
       completed_ == first_step_ || (settled && update_.complete(static_cast<Parity>((completed_ - 1) % 2)));
   lost_ = !settled || !complete;
@@ -385,7 +383,7 @@ std::vector<Interval> Engine::Implementation::last_timeline() {
 }
 
 Engine::Engine(Device& device, const Graph& graph, const Plan& plan, const EngineOptions& options) {
-  // Other ranks do not wait for an engine that is not made.
+  // An engine that is not made ends the other ranks' constructors, which would wait for it.
   const auto or_abort = [&](const auto& action) {
     try {
       action();
@@ -398,7 +396,7 @@ Engine::Engine(Device& device, const Graph& graph, const Plan& plan, const Engin
     check_ranks(graph, options.communicator);
     check_plan(graph, plan, options.validate);
   });
-  // What this refuses, it refuses on all.
+  // Not under or_abort: expect_one_plan throws on all ranks.
   if (options.communicator != nullptr) expect_one_plan(*options.communicator, device, plan, options);
   or_abort([&] { implementation_ = std::make_unique<Implementation>(device, graph, plan, options); });
 }

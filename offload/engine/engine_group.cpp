@@ -13,15 +13,14 @@
 #include <string_view>
 #include <utility>
 
-#include "offload/engine/group_communicators.h"
-#include "offload/engine/rank_threads.h"
+#include "offload/engine/local_ranks.h"
 #include "offload/engine/value_exchange.h"
 #include "stowage/error.h"
 
 namespace stowage {
 namespace {
 
-// By tensor of `whole`: that of the same name in a rank's graph; no_id where it has none.
+// Returns, by tensor of `whole`, the tensor of the same name in a rank's graph; no_id if there is none.
 std::vector<TensorId> same_tensors(const Graph& whole, const Graph& rank) {
   std::map<std::string_view, TensorId> by_name;
   for (TensorId id = 0; id < rank.tensors.size(); ++id) by_name[rank.tensor(id).name] = id;
@@ -62,7 +61,8 @@ void require_rank_of(const Graph& whole, const Graph& graph, std::size_t rank, s
   }
 }
 
-// `ranks`: those of this process, from rank `first` on, of `all`.
+// `ranks`: the graphs of this process's ranks, from rank `first` on. `all`: how many ranks all processes
+// have.
 void require_ranks_of(const Graph& whole, std::span<const Graph> ranks, std::size_t first, std::size_t all) {
   if (whole.share.ranks != 1) refuse("the whole graph is that of a rank");
   for (std::size_t i = 0; i < ranks.size(); ++i) require_rank_of(whole, ranks[i], first + i, all);
@@ -101,7 +101,7 @@ class EngineGroup::Implementation {
 
   Implementation(const Implementation&) = delete;
   Implementation& operator=(const Implementation&) = delete;
-  // Communicators may end together alone.
+  // Communicators must be destroyed together.
   ~Implementation() {
     engines_.clear();
     close_communicators(communicators_);
@@ -112,7 +112,7 @@ class EngineGroup::Implementation {
   std::span<const StepReport> reports() const { return reports_; }
 
   StepReport step(std::span<const InputData> inputs, const StepOptions& options) {
-    lost_ = size() > 1;  // until all have made it
+    lost_ = size() > 1;  // until all ranks have made the step
     run([&](std::size_t i) {
       std::vector<InputData>& own = inputs_[i];
       own.assign(inputs.begin(), inputs.end());
@@ -140,7 +140,7 @@ class EngineGroup::Implementation {
       share.engine->write(share.tensor, from - share.begin, value.subspan(from - offset, to - from));
     });
   }
-  // Padding is zero.
+  // Fills padding with zeros.
   void fill(TensorId tensor, const Engine::FillPiece& piece) {
     require_inside(tensor, 0, 0);
     for (std::size_t rank = 0; rank < size(); ++rank) {
@@ -176,18 +176,18 @@ class EngineGroup::Implementation {
     try {
       exchange_->tell(no_more);
     } catch (const Error&) {
-      if (!failure) throw;  // else that is what the others end with, too
+      if (!failure) throw;  // else every rank ends with the failure
     }
     if (failure) std::rethrow_exception(failure);
   }
 
  private:
-  // Of the value of a tensor.
+  // A rank's part of a tensor's value.
   struct Share {
     Engine* engine;  // null: another process has it
     std::size_t rank;
     TensorId tensor;
-    Bytes begin, end;  // of the whole value, without padding
+    Bytes begin, end;  // in the whole value, without padding
   };
   static constexpr ValueRequest no_more{no_id, 0, 0};
 
@@ -204,7 +204,7 @@ class EngineGroup::Implementation {
       engines_[i] = std::make_unique<Engine>(*devices[i], graph, plan, own);
     });
   }
-  // On this process's ranks.
+  // Calls work(i) for each rank of this process, on a thread for each.
   void run(const std::function<void(std::size_t)>& work) {
     on_ranks(engines_.size(), work, [this](const char* why) {
       for (const auto& communicator : communicators_) communicator->abort(why);
@@ -217,9 +217,9 @@ class EngineGroup::Implementation {
       read_part(request.tensor, request.offset, request.bytes, nullptr);
     }
   }
-  // `into` may be null where the bytes are for other processes alone.
+  // `into` may be null: then the bytes are only for other processes.
   void read_part(TensorId tensor, Bytes offset, Bytes bytes, std::byte* into) {
-    if (exchange_) drain();  // whose lane has used the communicator
+    if (exchange_) drain();  // no lane may use the communicator meanwhile
     for_each_share(tensor, offset, bytes, [&](const Share& share, Bytes from, Bytes to) {
       const auto read = [&](Bytes at, std::span<std::byte> part) {
         share.engine->read(share.tensor, from - share.begin + at, part);
@@ -229,14 +229,14 @@ class EngineGroup::Implementation {
       exchange_->send(static_cast<int>(share.rank), to - from, read, place);
     });
   }
-  // What others have is made here too, so that a file is read from its begin to its end.
+  // Makes bytes that other processes keep and drops them, so that a file is read from begin to end.
   static void make_in_vain(Bytes begin, Bytes end, const Engine::FillPiece& piece) {
     std::vector<std::byte> unused(std::min(ValueExchange::most_bytes, end - begin));
     for (Bytes from = begin; from < end; from += unused.size())
       piece(from, std::span(unused).first(std::min<Bytes>(unused.size(), end - from)));
   }
-  // Calls work(share, from, to) for each share that has some of [offset, offset + bytes) of the value: [from,
-  // to).
+  // Calls work(share, from, to) for each share that has bytes [from, to) of the value's [offset, offset +
+  // bytes).
   template <class Work>
   void for_each_share(TensorId tensor, Bytes offset, Bytes bytes, Work work) {
     require_inside(tensor, offset, bytes);
@@ -261,12 +261,12 @@ class EngineGroup::Implementation {
       throw InvalidInput(fmt::format("'{}' has {} bytes, and {} from {} on are not all of them",
                                      whole_.tensor(tensor).name, all, bytes, offset));
   }
-  // In the graph of this process's rank `i`.
+  // Returns the tensor in the graph of this process's rank `i`.
   TensorId tensor_of(TensorId tensor, std::size_t i) const {
     if (ranks_.empty()) return tensor;
     return tensor < same_[i].size() ? same_[i][tensor] : no_id;
   }
-  // Shares are alike: a rank of this process knows those of all.
+  // Shares are alike, so any rank's graph tells the shares of all ranks.
   Share share_of(TensorId tensor, std::size_t rank) const {
     const bool here = rank >= first_rank_ && rank - first_rank_ < engines_.size();
     const std::size_t i = here ? rank - first_rank_ : 0;

@@ -31,7 +31,7 @@ std::string outcome(const Failure& failure) {
                      failure.step);
 }
 
-// How each activation that the op reads came to be on the device.
+// Says how each activation that the op reads came to be on the device.
 std::string describe_reads(const Graph& graph, const Op& op, const RecomputeTracker& tracker) {
   std::string text;
   for (TensorId id : op.reads) {
@@ -42,7 +42,7 @@ std::string describe_reads(const Graph& graph, const Op& op, const RecomputeTrac
   return text.empty() ? "no activations" : text;
 }
 
-// Without the sign that some machines give to NaN.
+// Leaves out the sign that some machines give to NaN.
 std::string told(double value) { return std::isnan(value) ? "NaN" : fmt::format("{}", value); }
 
 NonFinite::Origin origin_of(const Graph& graph, const Plan& plan, const NonFiniteValue& value) {
@@ -54,7 +54,7 @@ NonFinite::Origin origin_of(const Graph& graph, const Plan& plan, const NonFinit
   return is_norm ? NonFinite::Origin::norm : NonFinite::Origin::op;
 }
 
-// What was found, without the step and what became of it.
+// Says which value was found, but not what became of the step.
 std::string describe(const Graph& graph, const Plan& plan, const NonFiniteValue& value,
                      NonFinite::Origin origin) {
   if (origin == NonFinite::Origin::unknown)

@@ -1,5 +1,5 @@
-// How a failure inside a step is told: what failed, for which op or bucket, and what became of the
-// step.
+// Makes the errors that a failed step throws. They say what failed, for which op or bucket, and what became
+// of the step.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +15,9 @@ namespace stowage {
 
 struct Failure {
   const std::exception& cause;
-  InstructionId current = 0;  // what the engine was at
+  InstructionId current = 0;  // the instruction that the engine was enqueueing or completing
   std::uint64_t step = 0;     // 0-based index of the step that failed
-  bool counted = false;       // it was past its gate and its update has been completed
+  bool counted = false;       // the step was past its gate, and its update has been completed
   bool lost = false;          // the update could not be completed
   bool partly = false;        // updates were made for good before the gate that the step never passed
 };
@@ -25,7 +25,7 @@ struct Failure {
 // Names the work that the device says has failed, else the instruction that the engine was at.
 StepError make_step_error(const Plan& plan, std::span<const BoundInstruction> bound, const Failure& failure);
 
-// `tracker` stands at the replay.
+// `tracker` has followed the plan up to the replay.
 RecomputeMismatch make_mismatch(const Graph& graph, const Plan& plan, std::span<const BoundInstruction> bound,
                                 const RecomputeTracker& tracker, const ReplayDifference& difference,
                                 const Failure& failure);

@@ -28,7 +28,7 @@ HostMemory::HostMemory(Device& device, const Plan& plan, bool pageable_fallback)
 
 std::byte* HostMemory::add_pinned(Bytes bytes, const std::string& what) {
   try {
-    pinned_.push_back(pool_.allocate(bytes));  // from the device, since none has gone back: so it is zero
+    pinned_.push_back(pool_.allocate(bytes));  // zero: fresh from the device, since the pool got none back
     return pinned_.back().data();
   } catch (const OutOfMemory& error) {
     if (pageable_fallback_) {

@@ -1,5 +1,5 @@
-// The host side of a plan: one buffer for every bucket that has a place on the host, of which some stand in
-// the gradient ring, and undo records.
+// The host side of a plan: a buffer for every bucket that has a place on the host (some buffers are in the
+// gradient ring), and the undo records.
 #pragma once
 
 #include <cstddef>
@@ -14,19 +14,19 @@ namespace stowage {
 
 class HostMemory {
  public:
-  // Page-locked where the plan says `pinned`, else pageable; all zero. All of it is memory of the device
-  // (MemoryKind), which takes it from the host memory that it is next to: so a rank has its share's state
-  // there. Pageable pages come when they are first touched. With `pageable_fallback`, buckets that cannot be
-  // page-locked are pageable, too. The device must outlive it. Throws OutOfMemory.
+  // Allocates zeroed memory, page-locked where the plan says `pinned`, else pageable. The device provides all
+  // of it (MemoryKind) from the host memory that is next to it, so a rank's state is near its device.
+  // Pageable pages are allocated on first touch. With `pageable_fallback`, buckets that cannot be page-locked
+  // are pageable, too. The device must outlive it. Throws OutOfMemory.
   HostMemory(Device& device, const Plan& plan, bool pageable_fallback = false);
 
-  // 64-byte aligned; null for a bucket without a place on the host.
+  // Returns a 64-byte aligned address, or null for a bucket without a place on the host.
   std::byte* bucket(BucketId id) const { return buckets_[id]; }
   std::span<std::byte* const> buckets() const { return buckets_; }
   std::span<std::byte> undo() const { return undo_; }               // Plan::undo_bytes
-  std::span<const BucketId> unpinned() const { return unpinned_; }  // by falling back
-  // The largest input bucket that transfers touch: the caller writes inputs anew for every step, so between
-  // steps its contents serve nobody. Empty if there is none.
+  std::span<const BucketId> unpinned() const { return unpinned_; }  // pageable by `pageable_fallback`
+  // Returns the largest input bucket that transfers touch, empty if there is none. Nobody needs its contents
+  // between steps, because the caller writes inputs anew for every step.
   std::span<std::byte> spare() const { return spare_; }
 
  private:

@@ -5,8 +5,8 @@
 namespace stowage {
 namespace {
 
-// One report per lane for its own failure, one for a failure that reaches it from another lane, and
-// one for a call that fails by itself.
+// A lane reports its own failure, a failure that reaches it from another lane, and a call that fails by
+// itself; the last attempt finds it quiet.
 constexpr int attempts = 4;
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The lanes of a device that a plan runs on: those of lane_table, the peer lane if some instruction is on it.
+// The lanes of a device that a plan runs on: all of lane_table, the peer lane only if the plan uses it.
 #pragma once
 
 #include <array>
@@ -14,13 +14,13 @@ class Lanes {
   Lanes(Device& device, const Plan& plan);  // the device must outlive it
 
   LaneId operator[](LaneRole role) const { return lanes_.at(index_of(role))->id(); }
-  // By row of lane_table: the native stream where it computes on the device, else null.
+  // Returns, by row of lane_table, the native stream of a lane that computes on the device, else null.
   std::array<void*, lane_roles> streams() const;
 
   // Blocks until nothing is in flight. Throws the first failure that a lane reports.
   void synchronise();
-  // The same after a failure: swallows what the lanes report. False when a lane goes on failing, so
-  // that work may still be in flight.
+  // Does the same after a failure, and swallows what the lanes report. Returns false if a lane goes on
+  // failing: work may then still be in flight.
   bool settle() noexcept;
 
  private:

@@ -13,7 +13,7 @@ Bytes largest_operand(const Plan& plan, std::span<const BoundInstruction> bound)
   return most;
 }
 
-// What no op of the step has made before its gate.
+// True for values that no op of the step makes before its gate.
 bool is_given(TensorKind kind) {
   return kind == TensorKind::parameter || kind == TensorKind::optimizer_state || kind == TensorKind::input;
 }
@@ -41,8 +41,8 @@ void NonFiniteSearch::follow(InstructionId id) {
   }
 }
 
-// What a collective moves was looked at where it was made, but for parameters; and of what it writes the ends
-// of rows may be undefined.
+// A collective's input was looked at when an op made it; only parameters remain to be looked at. Its result
+// is not looked at, because the ends of rows may be undefined.
 void NonFiniteSearch::look_at_share(InstructionId id) {
   const Operand& share = bound_[id].reads[0];
   if (!is_given(share.tensor->kind)) return;

@@ -1,21 +1,22 @@
-// Where the first NaN or infinity of a step comes from: the step's ops once more, each result looked at.
+// Finds where the first NaN or infinity of a step comes from: looks at each result while the step's ops run
+// once more.
 #pragma once
 
 #include <exception>
 #include <optional>
 
-#include "offload/engine/follower.h"
 #include "offload/engine/result_reader.h"
+#include "offload/engine/step_runner.h"
 #include "src/graph/finite.h"
 
 namespace stowage {
 
-// What stands behind a step's loss or norm that is not finite. The engine makes a NonFinite of it.
+// The cause of a loss or norm that is not finite. The engine makes a NonFinite of it.
 struct NonFiniteValue : std::exception {
   double loss = 0;
   double grad_norm = 0;
-  bool was_searched = true;           // for the following
-  InstructionId instruction = no_id;  // the first with a result that is not finite; no_id: there was none
+  bool was_searched = true;           // else the members below are not set
+  InstructionId instruction = no_id;  // the first with a result that is not finite, or no_id
   TensorId tensor = no_id;            // the result, or what the op read
   bool was_read = false;              // the op read `tensor`, which no op has made, with this element
   NonFiniteElement element;
@@ -28,7 +29,7 @@ class NonFiniteSearch : public Follower {
   NonFiniteSearch(Device& device, const Graph& graph, const Plan& plan, const Lanes& lanes,
                   std::span<const BoundInstruction> bound, bool pageable_fallback);
 
-  // Waits for an op's work and looks at what it wrote; all before it wrote finite values. Throws
+  // Waits for an op's work and looks at what it wrote. All ops before it wrote finite values. Throws
   // NonFiniteValue without the report's values.
   void follow(InstructionId id) override;
 

@@ -7,18 +7,18 @@
 
 namespace stowage {
 
-// From here until this dies, which is before the memory is released and once the work on it is done.
+// Registers the memory from construction to destruction. Destroy it when the work on the memory is done, and
+// before the memory is released.
 class RegisteredMemory {
  public:
-  // `communicator` may be null, and there may be no bytes: then nothing is registered. Throws
-  // CommunicatorError.
+  // Registers nothing if `communicator` is null or `bytes` is 0. Throws CommunicatorError.
   RegisteredMemory(Communicator* communicator, void* address, Bytes bytes)
       : communicator_(bytes == 0 ? nullptr : communicator), address_(address) {
     if (communicator_ != nullptr) communicator_->register_memory(address, bytes);
   }
   RegisteredMemory(const RegisteredMemory&) = delete;
   RegisteredMemory& operator=(const RegisteredMemory&) = delete;
-  // A failure here fails the communicator, and its next call tells.
+  // Swallows a failure: it fails the communicator, whose next call throws.
   ~RegisteredMemory() {
     if (communicator_ == nullptr) return;
     try {

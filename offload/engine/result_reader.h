@@ -1,4 +1,4 @@
-// Brings what ops wrote on the device to the host, in parts, for the modes that look at every result.
+// Copies results of ops from the device to the host, in parts, for the modes that look at every result.
 #pragma once
 
 #include <algorithm>
@@ -7,25 +7,24 @@
 
 #include "offload/engine/binding.h"
 #include "offload/engine/lanes.h"
-#include "offload/engine/staging_memory.h"
+#include "offload/engine/staging.h"
 #include "stowage/device.h"
 
 namespace stowage {
 
 class ResultReader {
  public:
-  // All must outlive it. Takes staging_memory for a value of `largest` bytes, at most 4 MiB; none for 0.
-  // Throws OutOfMemory.
+  // All must outlive it. Allocates staging_memory of `largest` bytes, at most 4 MiB. Throws OutOfMemory.
   ResultReader(Device& device, const Lanes& lanes, Bytes largest, bool pageable_fallback)
       : device_(device),
         lanes_(lanes),
         staging_(largest == 0 ? DeviceMemory()
                               : staging_memory(device, std::min(largest, most_bytes), pageable_fallback)) {}
 
-  // Nothing that writes the value is in flight. Calls `look` with parts that follow one another, each but the
-  // last a multiple of 64 bytes long, until it returns false; on return nothing of it is in flight. `name`:
+  // Requires that nothing that writes the value is in flight. Calls `look` with consecutive parts, each but
+  // the last a multiple of 64 bytes long, until `look` returns false. No copy is in flight on return. `name`:
   // of the copies, for the device's reports. Throws DeviceError: then a copy may be in flight, and the lanes
-  // must settle before this goes. Allocates nothing.
+  // must settle before this is destroyed. Allocates nothing.
   template <class Look>
   void read(const Operand& value, const char* name, Look look) {
     const auto* data = static_cast<const std::byte*>(value.data);

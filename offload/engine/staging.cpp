@@ -3,14 +3,12 @@
 #include <algorithm>
 #include <cstring>
 
-#include "offload/engine/staging_memory.h"
-
 namespace stowage {
 namespace {
 
 constexpr Bytes staging_bytes = 4_MiB;
-constexpr Bytes least_spare_bytes = 256_KiB;  // each piece is a copy that is waited for
-constexpr Bytes piece_alignment = 64;         // no element of a type lies in two pieces
+constexpr Bytes least_spare_bytes = 256_KiB;  // because the host waits for each piece
+constexpr Bytes piece_alignment = 64;         // so that no element lies in two pieces
 
 }  // namespace
 
@@ -47,7 +45,7 @@ void Staging::download(std::span<std::byte> value, const std::byte* device) {
   }
 }
 
-// The staging memory may not be released under a copy, also when waiting for it failed.
+// Lets the lanes settle after a failure, because the staging memory may be released next.
 void Staging::copy_and_wait(LaneRole role, void* to, const void* from, Bytes bytes) {
   try {
     device_.copy(lanes_[role], to, from, bytes, "staging");

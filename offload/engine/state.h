@@ -1,4 +1,4 @@
-// The values that live across steps: parameters and optimizer state, wherever the plan keeps them.
+// The values that callers read and write: parameters and optimizer state across steps, and a step's inputs.
 #pragma once
 
 #include <cstddef>
@@ -9,32 +9,34 @@
 #include "offload/engine/binding.h"
 #include "offload/engine/host_memory.h"
 #include "offload/engine/staging.h"
+#include "stowage/engine.h"
 
 namespace stowage {
 
+// Parameters and optimizer state, wherever the plan keeps them.
 class State {
  public:
   // Everything must outlive it. Throws InvalidInput for a tensor that has no place to live.
   State(Staging& staging, const Graph& graph, const Plan& plan, std::span<const TensorPlace> places,
         const HostMemory& host, const Arena& arena);
 
-  // Parameters from their initializers, or zero without `parameters`; optimizer state zero. Once, while the
-  // host's memory is as it came: zero.
+  // Fills parameters from their initializers if `parameters`, else with zeros, and optimizer state with
+  // zeros. Requires that the host's memory is still zero.
   void initialise(std::uint64_t seed, bool parameters);
 
-  // Nothing may be in flight. InvalidInput for a tensor that does not live across steps, or for a
-  // value of another size; DeviceError.
+  // Require that nothing is in flight. Throw InvalidInput for a tensor that does not live across steps or for
+  // a value of another size, and DeviceError.
   std::vector<std::byte> read(TensorId tensor);
   void write(TensorId tensor, std::span<const std::byte> value);
-  // A part of the value, from byte `offset` on.
+  // Read or write a part of the value, from byte `offset` on.
   void read(TensorId tensor, Bytes offset, std::span<std::byte> into);
   void write(TensorId tensor, Bytes offset, std::span<const std::byte> value);
   // As Engine::fill.
   void fill(TensorId tensor, const Staging::FillPiece& piece);
 
  private:
-  // Where bytes [begin, end) of a tensor's value are: all of them, or those of one slice. Both sides for
-  // those of a parameter that stays on the device and is updated on the host.
+  // The place of bytes [begin, end) of a tensor's value: the whole value or one slice. A parameter that stays
+  // on the device and is updated on the host has a place on both.
   struct Home {
     Bytes begin = 0;
     Bytes end = 0;
@@ -44,8 +46,7 @@ class State {
   };
   Home home_of(TensorId piece, const TensorPlace& place, const HostMemory& host, const Arena& arena) const;
   const std::vector<Home>& homes(TensorId tensor) const;
-  // Calls work(home, from, to) for the bytes of each home that are in [offset, offset + bytes); counted in
-  // the tensor.
+  // Calls work(home, from, to) for the bytes of each home that are in [offset, offset + bytes) of the tensor.
   template <class Work>
   void for_each_home(TensorId tensor, Bytes offset, Bytes bytes, Work work) const;
   void require_inside(TensorId tensor, Bytes offset, Bytes bytes) const;
@@ -54,7 +55,29 @@ class State {
   Staging& staging_;
   const Graph& graph_;
   const Plan& plan_;
-  std::vector<std::vector<Home>> homes_;  // by tensor, in order; none of one that does not live across steps
+  std::vector<std::vector<Home>> homes_;  // by tensor, in order; empty unless it lives across steps
+};
+
+// Checks a step's inputs and copies them to where their transfers read them.
+class Inputs {
+ public:
+  // The graph must outlive it.
+  Inputs(const Graph& graph, std::span<const TensorPlace> places, const HostMemory& host);
+
+  // Throws InvalidInput, before anything is copied, if an input is missing, given twice, unknown or of
+  // another size. Allocates nothing unless it throws.
+  void load(std::span<const InputData> inputs);
+
+ private:
+  struct Input {
+    TensorId tensor = no_id;
+    std::byte* data = nullptr;  // null: no op reads it, and the plan gives it no place
+    const InputData* given = nullptr;
+  };
+  void match(const InputData& given);
+
+  const Graph& graph_;
+  std::vector<Input> inputs_;
 };
 
 }  // namespace stowage

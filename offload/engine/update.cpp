@@ -16,8 +16,8 @@ bool Update::complete(Parity parity) noexcept {
   return false;
 }
 
-// A record says what of an update was made. Where the update was not even begun, the record may still be that
-// of the step before, whose commit has failed and needs it.
+// An undo record says which part of an update was made. If the update was not begun, the record may still
+// belong to the step before, whose commit has failed and needs it.
 void Update::undo(Parity parity) {
   for (InstructionId id = 0; id < plan_.gate; ++id) {
     const BoundInstruction& bound = bound_[id];
@@ -51,9 +51,9 @@ void Update::complete_one(InstructionId id, Parity parity) {
   device_.synchronise_lane(lanes_[instruction.lane]);
 }
 
-// The operands hold what they did when the launch failed, because all that follows a failure is skipped or
-// was never enqueued. But the bytes may have been discarded by then, and been given to lifetimes of the next
-// step, as far as a device that keeps account knows; written once more, they count again.
+// The operands hold the same values as when the launch failed, because all work after a failure is skipped or
+// was never enqueued. But a device that keeps account of its bytes may have seen them discarded and given to
+// lifetimes of the next step; written once more, they count as defined again.
 void Update::reclaim_operands(const BoundInstruction& launch) {
   std::vector<std::byte> value;
   for (const Access& access : launch.accesses) {
@@ -64,8 +64,8 @@ void Update::reclaim_operands(const BoundInstruction& launch) {
   }
 }
 
-// A transfer leaves no mark of its own, but doing it twice is harmless as long as its bytes still
-// serve the same lifetime: for ever if it is resident, else until its last reader has run.
+// A transfer leaves no mark that it was done, but repeating it is harmless as long as its bytes still serve
+// the same lifetime: for ever if the lifetime is resident, else until its last reader has run.
 bool Update::wanted_again(InstructionId prefetch, Parity parity) const {
   const LifetimeId lifetime = plan_.instructions[prefetch].lifetime;
   if (plan_.lifetimes[lifetime].end == no_id) return true;

@@ -1,6 +1,6 @@
-// Update: what changes weights, and how it is completed or taken back after a failure. From the gate on a
-// step counts, so every host step and every device update must take effect exactly once. Before it, what has
-// been speculated must take none; an update for good before the gate can be neither completed nor taken back.
+// Update completes or takes back a step's changes of weights after a failure. From the gate on a step counts,
+// so every host step and every device update must take effect exactly once. Before the gate, speculated
+// updates must take no effect; an update for good before the gate can be neither completed nor taken back.
 #pragma once
 
 #include "offload/engine/lanes.h"
@@ -21,15 +21,15 @@ class Update {
         runner_(runner),
         bound_(bound) {}
 
-  // Brings the update of the step that used `parity` to its end: host steps in the calling thread,
-  // device work enqueued again, one at a time; what has been done is left alone. Lanes must be
-  // settled. False when the device fails again, so that values that live there are lost.
+  // Completes the update of the step that used `parity`: runs host steps in the calling thread, and enqueues
+  // device work again, one instruction at a time. Leaves alone the work that was done. Requires that the
+  // lanes are settled. Returns false if the device fails again, so that values that live there are lost.
   bool complete(Parity parity) noexcept;
-  // Whether the step that uses `parity` has begun an update before its gate that cannot be taken back
-  // (Plan::optimizer_in_backward). Lanes must be settled.
+  // Returns whether the step that uses `parity` has begun an update before its gate that cannot be taken back
+  // (Plan::optimizer_in_backward). Requires that the lanes are settled.
   bool made_for_good(Parity parity) const;
-  // Takes back what the step that uses `parity` has speculated and not committed, in the calling thread.
-  // Lanes must be settled. Nothing is left to do for it twice.
+  // Takes back, in the calling thread, the updates that the step that uses `parity` has speculated and not
+  // committed. Requires that the lanes are settled. A second call does nothing.
   void undo(Parity parity);
 
  private:
@@ -41,8 +41,8 @@ class Update {
   Device& device_;
   const Plan& plan_;
   Lanes& lanes_;
-  // Without a spare range: what comes back from the device must go there from other memory, or what is
-  // undefined on its account stays so.
+  // Has no spare range: values from the device must go back there from other memory, or bytes that the device
+  // counts as undefined stay so.
   Staging staging_;
   StepRunner& runner_;
   std::vector<BoundInstruction>& bound_;

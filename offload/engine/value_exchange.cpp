@@ -4,14 +4,14 @@
 #include <cstring>
 #include <exception>
 
-#include "offload/engine/staging_memory.h"
+#include "offload/engine/staging.h"
 
 namespace stowage {
 
 ValueExchange::ValueExchange(Device& device, Communicator& communicator)
     : device_(device),
       communicator_(communicator),
-      // Of pageable memory NCCL would read and write what it cannot reach.
+      // NCCL cannot reach pageable memory.
       memory_(staging_memory(device, most_bytes, device.info().backend != "cuda")),
       lane_(device, LaneRole::compute) {}
 
@@ -48,7 +48,7 @@ void ValueExchange::broadcast(int root, Bytes bytes) {
   try {
     device_.synchronise_lane(lane_.id());
   } catch (const DeviceError&) {
-    communicator_.check();  // which names the rank
+    communicator_.check();  // throws an error that names the rank
     throw;
   }
   communicator_.check();  // over NCCL a lane ends in order where the collective was aborted

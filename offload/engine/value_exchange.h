@@ -1,5 +1,5 @@
-// ValueExchange: how the processes that train one model hand each other parts of values, outside of steps,
-// through a little host memory. All processes make the same calls in the same order.
+// ValueExchange passes parts of values between the processes that train one model, outside of steps, through
+// a little host memory. All processes make the same calls in the same order.
 #pragma once
 
 #include <functional>
@@ -11,7 +11,7 @@
 
 namespace stowage {
 
-// The part of a value that rank 0 reads next, which the other ranks then send it.
+// The part of a value that rank 0 reads next; the other ranks then send it.
 struct ValueRequest {
   TensorId tensor = no_id;
   Bytes offset = 0;
@@ -20,19 +20,18 @@ struct ValueRequest {
 
 class ValueExchange {
  public:
-  static constexpr Bytes most_bytes = 1_MiB;  // that travel at once, and that it takes of the host
+  static constexpr Bytes most_bytes = 1_MiB;  // sent at once, and allocated on the host
 
-  // Both outlive it. Work of the communicator on other lanes must be done before each call. Throws
+  // Both must outlive it. The communicator's work on other lanes must be done before each call. Throws
   // OutOfMemory.
   ValueExchange(Device& device, Communicator& communicator);
 
-  // Rank `owner` has so many bytes, and `read` makes them there piece by piece; each rank gets them at
-  // `into`, if that is not null. What `read` throws fails the communicator. Throws that, and
-  // CommunicatorError.
+  // Sends `bytes` bytes from rank `owner`, where `read` makes them piece by piece, to every rank whose `into`
+  // is not null. An exception of `read` fails the communicator and is passed on. Throws CommunicatorError.
   using ReadPiece = std::function<void(Bytes offset, std::span<std::byte> piece)>;
   void send(int owner, Bytes bytes, const ReadPiece& read, std::byte* into);
 
-  // From rank 0 to the others.
+  // Sends the request from rank 0 to the others.
   void tell(const ValueRequest& request);
   ValueRequest told();
 

@@ -7,7 +7,7 @@
 namespace stowage {
 namespace {
 
-// Of the largest tensor that is compared; 0 if the plan replays nothing.
+// Returns the bytes of the largest tensor that is compared; 0 if the plan replays nothing.
 Bytes largest_compared(const Graph& graph, const Plan& plan, const RecomputeTracker& tracker) {
   Bytes most = 0;
   for (InstructionId id = 0; id < plan.instructions.size(); ++id)

@@ -1,5 +1,5 @@
-// Verify mode: compares the bits of what a replay has rebuilt with those that the op wrote when it was first
-// launched (EngineOptions::verify_recompute).
+// Verify mode (EngineOptions::verify_recompute): compares the bits that a replay writes with the bits that
+// the op wrote when it was first launched.
 #pragma once
 
 #include <cstdint>
@@ -7,15 +7,15 @@
 #include <span>
 
 #include "offload/engine/binding.h"
-#include "offload/engine/follower.h"
 #include "offload/engine/lanes.h"
 #include "offload/engine/result_reader.h"
+#include "offload/engine/step_runner.h"
 #include "offload/recompute/tracker.h"
 #include "stowage/device.h"
 
 namespace stowage {
 
-// What a replay differs in. The engine makes a RecomputeMismatch of it.
+// A result of a replay that differs from the first launch. The engine makes a RecomputeMismatch of it.
 struct ReplayDifference : std::exception {
   InstructionId instruction = 0;
   TensorId tensor = no_id;
@@ -31,11 +31,10 @@ class ReplayVerifier : public Follower {
                  std::span<const BoundInstruction> bound, bool pageable_fallback);
 
   void begin_step();
-  // The instruction's work has just been enqueued; all that it waits for has too. Where its bits are
-  // compared, waits for it, and brings them to the host on the d2h lane, a staging's worth at a time; nothing
-  // of that is in flight on return. Throws ReplayDifference, or DeviceError for a failure of any of the work
-  // that it waited for: then copies may be in flight, and the lanes must settle before anything of this goes.
-  // Allocates nothing unless it throws.
+  // If the instruction's results are compared, waits for its work and copies them to the host on the d2h
+  // lane, as much at a time as the staging memory holds; no copy is in flight on return. Throws
+  // ReplayDifference, or DeviceError if any work that it waited for failed: then copies may be in flight, and
+  // the lanes must settle before this is destroyed. Allocates nothing unless it throws.
   void follow(InstructionId id) override;
 
   const RecomputeTracker& tracker() const { return tracker_; }

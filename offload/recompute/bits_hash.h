@@ -1,10 +1,12 @@
-// BitsHash: 64 bits that stand for a value's bytes, to be compared with those of the same bytes made again.
+// BitsHash: 64 bits that stand for a value's bytes, to be compared with the hash of the same value made
+// again.
 //
-// A chain of steps, each of them one to one both in the chain and in the word that it takes in: so two values
-// that differ in a single word always differ in their hash, which no library's hash promises, and others but
-// for a chance of about 2^-64. The step is the finaliser of SplitMix64 (Steele, Lea, Flood, "Fast splittable
-// pseudorandom number generators", OOPSLA 2014); one multiplication alone would let the highest bit of a word
-// cancel with a bit of the next. Does not withstand who forges collisions.
+// The hash is a chain of steps, each one to one both in the chain and in the word that it takes in. So two
+// values that differ in a single word always have different hashes (no library's hash promises that), and
+// other values have the same hash with a chance of about 2^-64. The step is the finaliser of SplitMix64
+// (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014); one multiplication
+// alone would let the highest bit of a word cancel with a bit of the next. The hash does not withstand forged
+// collisions.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +18,7 @@ namespace stowage {
 
 class BitsHash {
  public:
-  // A value may come in parts: all but the last a multiple of 8 bytes long.
+  // Adds a part of the value. Every part but the last must be a multiple of 8 bytes long.
   void add(std::span<const std::byte> part) {
     bytes_ += part.size();
     for (; part.size() >= sizeof(std::uint64_t); part = part.subspan(sizeof(std::uint64_t)))

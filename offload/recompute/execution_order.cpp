@@ -7,15 +7,15 @@
 namespace stowage {
 namespace {
 
-// By op: its place in the order.
+// Returns, by op, its place in the order.
 std::vector<std::size_t> places_of(const std::vector<OpId>& order) {
   std::vector<std::size_t> place(order.size());
   for (std::size_t p = 0; p < order.size(); ++p) place[order[p]] = p;
   return place;
 }
 
-// That program order is sound is the graph's own contract. So an order is when no two ops that share a
-// tensor, of which one writes or overwrites it, have changed places.
+// Program order is sound: that is the graph's own contract. Another order is sound if no two ops have changed
+// places that share a tensor which one of the two writes or overwrites.
 bool is_sound(const Graph& graph, const std::vector<OpId>& order) {
   const std::vector<std::size_t> place = places_of(order);
   std::vector<OpId> producer(graph.tensors.size(), no_id);
@@ -34,7 +34,7 @@ bool is_sound(const Graph& graph, const std::vector<OpId>& order) {
   return true;
 }
 
-// Program order, stably sorted by what `key` says of an op.
+// Returns program order, stably sorted by the keys of the ops.
 template <class Key>
 std::vector<OpId> sorted_by(const Graph& graph, Key key) {
   std::vector<OpId> ops(graph.ops.size());
@@ -50,7 +50,7 @@ std::vector<OpId> batch_major(const Graph& graph) {
   });
 }
 
-// In the last half-block, each micro-batch turns from forward to backward at once.
+// In the last half-block each micro-batch turns from forward to backward at once.
 std::vector<OpId> layer_major(const Graph& graph) {
   const auto half_blocks = static_cast<std::uint32_t>(graph.unit_names.size()) / graph.micro_batches;
   return sorted_by(graph, [&](const Op& op) {

@@ -1,4 +1,4 @@
-// In which order the compute lane goes through the micro-batches of a step. Pure functions of the graph.
+// The order in which the compute lane goes through the micro-batches of a step. Pure functions of the graph.
 #pragma once
 
 #include <vector>
@@ -8,14 +8,14 @@
 
 namespace stowage {
 
-// All ops of the graph, update ops last, in this order. In both, each micro-batch of the last half-block goes
-// from forward to backward at once, so that nothing of it need be kept or rebuilt; in layer_major that is
-// left, and program order taken, where micro-batches need one another's forward.
+// Returns all ops of the graph in this order, update ops last. In both orders each micro-batch of the last
+// half-block goes from forward to backward at once, so that none of its activations need be kept or rebuilt.
+// If micro-batches need one another's forward, layer_major is program order instead.
 std::vector<OpId> execution_order(const Graph& graph, MicroBatchOrder order);
 
-// The orders that the graph can be executed in, layer_major first. One micro-batch has one order. Of several,
-// batch_major is left out where some op would come before one whose result it reads, or before one that
-// reads what it overwrites.
+// Returns the orders in which the graph can be executed, layer_major first. A graph of one micro-batch has
+// one order. With several micro-batches, batch_major is left out if an op would come before an op whose
+// result it reads, or before an op that reads a tensor that it overwrites.
 std::vector<MicroBatchOrder> possible_orders(const Graph& graph);
 
 }  // namespace stowage

@@ -109,7 +109,7 @@ class UnitAnalyser {
   }
 
  private:
-  // Backward follows on forward at once: a replay would rebuild what is still there.
+  // True if backward follows at once on forward: a replay would rebuild tensors that are still there.
   bool turns(const std::vector<OpId>& forward, const std::vector<OpId>& backward) const {
     return !forward.empty() && !backward.empty() && place_[backward.front()] == place_[forward.back()] + 1;
   }
@@ -117,8 +117,8 @@ class UnitAnalyser {
     return is_forward_activation(graph_, id, producer_) && !analysis_.boundary[analysis_.group[id]] &&
            graph_.op(producer_[id]).unit == unit;
   }
-  // A group can be rebuilt only as a whole, and an op only with all that it writes. True if one more
-  // turned out not to be.
+  // A group can be rebuilt only as a whole, and an op only with all its results. Returns true if this pass
+  // found one more group that cannot be rebuilt.
   bool drop_unreplayable() {
     bool changed = false;
     for (const Op& op : graph_.ops) {
@@ -137,8 +137,8 @@ class UnitAnalyser {
       return analysis_.boundary[group] != 0 || replayable_[group] != 0;
     });
   }
-  // Everything the op reads can be had in backward: parameters, inputs, the final state of what
-  // crosses units, and what a replay rebuilds.
+  // True if backward can have everything that the op reads: parameters, inputs, the final state of groups
+  // that cross units, and groups that a replay rebuilds.
   bool inputs_available(const Op& op) const {
     for (TensorId id : op.reads) {
       if (!is_forward_activation(graph_, id, producer_)) continue;
@@ -168,12 +168,11 @@ class UnitAnalyser {
   std::vector<std::uint8_t> replayable_;  // by group
 };
 
-// How ops touch each group.
+// How ops touch each group, by group.
 struct GroupUses {
   explicit GroupUses(const Graph& graph, const RecomputeAnalysis& analysis)
       : writer(graph.tensors.size(), no_id),
         writers(graph.tensors.size(), 0),
-        last_writer(graph.tensors.size(), no_id),
         backward_from(graph.tensors.size(), no_id) {
     std::uint32_t stage = 0;
     const Op* before = nullptr;
@@ -188,8 +187,8 @@ struct GroupUses {
       }
       for (TensorId tensor : op.writes) {
         const TensorId group = analysis.group[tensor];
-        if (last_writer[group] != id) ++writers[group];
-        last_writer[group] = writer[group] = id;
+        if (writer[group] != id) ++writers[group];
+        writer[group] = id;
       }
       if (op.phase == Phase::backward)
         for (TensorId tensor : op.reads) {
@@ -198,17 +197,16 @@ struct GroupUses {
         }
     }
   }
-  std::vector<OpId> writer;                   // the last
+  std::vector<OpId> writer;                   // the last op that writes it, in the order of execution
   std::vector<std::uint32_t> writers;         // ops that write it
-  std::vector<OpId> last_writer;              // in the order of execution
   std::vector<std::uint32_t> backward_from;   // stage of the first backward op that reads it
-  std::vector<std::uint32_t> backward_stage;  // by unit: of its first backward op
+  std::vector<std::uint32_t> backward_stage;  // by unit: stage of its first backward op
 };
 
 std::vector<OpId> find_remakers(const Graph& graph, const RecomputeAnalysis& analysis) {
   const GroupUses uses(graph, analysis);
   const std::vector<OpId> producer = producers(graph);
-  // Made by one forward op alone, and read by backward.
+  // True if one forward op alone makes the group, and backward reads it.
   const auto is_constant = [&](TensorId group) {
     const OpId writer = uses.writer[group];
     return writer != no_id && uses.writers[group] == 1 && graph.op(writer).phase == Phase::forward &&
@@ -284,7 +282,7 @@ RecomputeAnalysis analyse_recompute(const Graph& graph, MicroBatchOrder order) {
 PartialReplay replay_of(const Graph& graph, const RecomputeAnalysis& analysis, std::uint32_t unit,
                         const std::function<bool(TensorId)>& stays) {
   const UnitReplay& whole = analysis.units[unit];
-  std::vector<TensorId> forced;  // groups that would stay, were an earlier state of theirs not needed
+  std::vector<TensorId> forced;  // groups that stay, but of which the replay needs an earlier state
   for (;;) {
     PartialReplay replay;
     std::vector<TensorId> wanted;

@@ -57,7 +57,7 @@ RecomputeTracker::Comparison RecomputeTracker::compare(InstructionId id, std::ui
   return {expected == hash, expected};
 }
 
-// One activation on its way through the plan.
+// Follows one activation through the plan.
 class RecomputeTracker::Walk {
  public:
   Walk(const Graph& graph, const Plan& plan, TensorId tensor) : graph_(graph), plan_(plan), tensor_(tensor) {
@@ -83,7 +83,7 @@ class RecomputeTracker::Walk {
     return state_ == ActivationState::made || state_ == ActivationState::rebuilt ||
            state_ == ActivationState::fetched;
   }
-  // What a replay alone touches.
+  // True for a lifetime that only one replay touches.
   bool is_copy(const Lifetime& lifetime) const {
     if (lifetime.end == no_id || plan_.instructions[lifetime.end].kind != InstructionKind::recompute)
       return false;
@@ -111,7 +111,7 @@ class RecomputeTracker::Walk {
       }
     }
   }
-  // In one bucket at one offset: joined by an alias.
+  // True for tensors in the same bucket at the same offset: an alias joins them.
   bool shares_bytes(TensorId other) const {
     if (bucket_ == no_id) return false;
     const std::vector<BucketTensor>& members = plan_.buckets[bucket_].tensors;

@@ -1,8 +1,8 @@
-// RecomputeTracker: follows a plan through a step. It knows what became of each activation, and, of the ops
-// that the plan replays, the bits that they wrote when they were first launched.
+// RecomputeTracker follows a plan through a step. It knows what became of each activation, and the hashes of
+// what replayed ops wrote when they were first launched.
 //
-// Holds no device and no data: who runs the plan says where it is and gives the hashes. Allocates at
-// construction alone.
+// It holds no device and no data: the caller says which instruction has been run and computes the hashes. It
+// allocates only in its constructor.
 #pragma once
 
 #include <cstdint>
@@ -27,19 +27,20 @@ std::string_view to_string(ActivationState state);
 
 class RecomputeTracker {
  public:
-  // Both must outlive it, and belong together (check_executable).
+  // Both must outlive it. Requires a plan that check_executable accepts for the graph.
   RecomputeTracker(const Graph& graph, const Plan& plan);
 
   void begin_step() { next_ = 0; }
-  // The instruction has been run. In the plan's order; none is left out.
+  // Says that the instruction has been run. Call it for every instruction, in the plan's order.
   void follow(InstructionId id) { next_ = id + 1; }
-  // As the instructions that were followed left it. Copies that a replay makes and nobody reads do not count.
-  // Walks the plan: for messages.
+  // Returns the state in which the followed instructions left the activation. Copies that a replay makes and
+  // no other instruction reads do not count. Walks the whole plan, so use it for messages only.
   ActivationState state(TensorId activation) const;
 
-  // Which of the op's writes are compared: all but workspaces where the plan replays the op, a copy that
-  // nobody reads too, for the op is either replayable or not; none otherwise. Their bits must be looked at
-  // right behind the instruction, before an op in place or the next owner of the bytes changes them.
+  // Returns which of the op's writes are compared: if the plan replays the op, all but workspaces (even a
+  // copy that nobody reads, because a replayable op must reproduce all its results); else none. Their bits
+  // must be read right behind the instruction, before an op in place or the next owner of the bytes changes
+  // them.
   std::span<const std::uint32_t> compared_writes(InstructionId id) const;
   struct Comparison {
     bool equal = true;  // also for a first launch, which has nothing to compare with

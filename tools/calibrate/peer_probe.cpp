@@ -6,8 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "offload/engine/group_communicators.h"
-#include "offload/engine/rank_threads.h"
+#include "offload/engine/local_ranks.h"
 #include "tools/calibrate/fit.h"
 #include "tools/calibrate/link_probe.h"
 #include "tools/calibrate/stopwatch.h"

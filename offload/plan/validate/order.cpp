@@ -7,6 +7,19 @@
 
 namespace stowage::validation {
 
+bool check_enqueued(const Plan& plan, Report& report) {
+  bool sound = true;
+  for (InstructionId id = 0; id < plan.instructions.size(); ++id) {
+    for (const Wait& wait : plan.instructions[id].waits) {
+      if (wait.steps_back > 0 || wait.instruction < id) continue;
+      report.add(fmt::format("{} waits for {}, which is enqueued later", report.instruction(id),
+                             report.instruction(wait.instruction)));
+      sound = false;
+    }
+  }
+  return sound;
+}
+
 Order::Order(const Plan& plan, Report& report)
     : stride_(static_cast<std::uint32_t>(plan.instructions.size()) + 1),
       predecessors_(std::size_t{stride_} * unrolled_steps),
@@ -16,14 +29,7 @@ Order::Order(const Plan& plan, Report& report)
     report.add("deadlock: lane order and waits form a cycle");
     sound_ = false;
   }
-  for (InstructionId id = 0; id < plan.instructions.size(); ++id) {
-    for (const Wait& wait : plan.instructions[id].waits) {
-      if (wait.steps_back > 0 || wait.instruction < id) continue;
-      report.add(fmt::format("{} waits for {}, which is enqueued later", report.instruction(id),
-                             report.instruction(wait.instruction)));
-      sound_ = false;
-    }
-  }
+  sound_ = check_enqueued(plan, report) && sound_;
   if (sound_) count();
 }
 

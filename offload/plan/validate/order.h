@@ -11,6 +11,9 @@ namespace stowage::validation {
 
 inline constexpr std::uint32_t unrolled_steps = 3;
 
+// Reports waits for instructions that are enqueued later in the same step. Returns whether there are none.
+bool check_enqueued(const Plan& plan, Report& report);
+
 // The nodes are, step by step, the step's beginning, in which the caller's inputs reach host memory, and its
 // instructions in the order of the list.
 class Order {

@@ -14,6 +14,11 @@ namespace stowage::validation {
 // Requires that check_ids has found nothing.
 void check_program(const Graph& graph, const Plan& plan, Report& report);
 
+// Does the part of check_program that an engine needs in order to end every step: checks that one gate runs
+// the clip op, that only commits and prefetches are behind it, and that speculations can be undone. Takes
+// linear time. Requires that check_ids has found nothing.
+void check_gates(const Graph& graph, const Plan& plan, Report& report);
+
 // Checks that the declared peak, live peak, host, pinned and transferred bytes are those of the buckets,
 // lifetimes and instructions, and that both limits of the budget hold.
 void check_totals(const Plan& plan, const Budget& budget, Report& report);

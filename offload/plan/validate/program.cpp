@@ -95,22 +95,30 @@ void check_phases(const Graph& graph, const Plan& plan, Report& report) {
     if (instruction.kind == InstructionKind::recompute && graph.op(instruction.op).phase != Phase::forward) {
       report.add(fmt::format("{} replays what is no forward op", report.instruction(id)));
     }
-    if (instruction.kind == InstructionKind::recompute && !graph.op(instruction.op).replayable)
-      report.add(fmt::format("{} replays an op that is not replayable", report.instruction(id)));
     if (instruction.kind == InstructionKind::launch && updates) {
       report.add(fmt::format("{} changes weights and is no commit", report.instruction(id)));
     }
     if (instruction.kind == InstructionKind::commit && (!updates || is_clip(graph, instruction.op))) {
       report.add(fmt::format("{} commits what is no update op", report.instruction(id)));
     }
+  }
+}
+
+void check_kinds(const Graph& graph, const Plan& plan, Report& report) {
+  for (InstructionId id = 0; id < plan.instructions.size(); ++id) {
+    const Instruction& instruction = plan.instructions[id];
+    const InstructionKind kind = instruction.kind;
+    if (kind == InstructionKind::recompute && !graph.op(instruction.op).replayable)
+      report.add(fmt::format("{} replays an op that is not replayable", report.instruction(id)));
     const bool in_backward = plan.optimizer_in_backward && runs_on_host(instruction);
-    if (instruction.kind == InstructionKind::commit &&
-        (plan.gate == no_id || (id < plan.gate && !in_backward))) {
+    if (kind == InstructionKind::commit && (plan.gate == no_id || (id < plan.gate && !in_backward)))
       report.add(fmt::format("{} changes weights before the gate", report.instruction(id)));
-    }
-    if (instruction.kind == InstructionKind::gate && id != plan.gate) {
+    if (kind == InstructionKind::gate && id != plan.gate)
       report.add(fmt::format("{} is not the plan's gate", report.instruction(id)));
-    }
+    const bool may_follow = kind == InstructionKind::commit || kind == InstructionKind::prefetch ||
+                            kind == InstructionKind::speculate;  // refused by check_speculations
+    if (plan.gate != no_id && id > plan.gate && !may_follow)
+      report.add(fmt::format("{} is behind the gate", report.instruction(id)));
   }
 }
 
@@ -152,8 +160,13 @@ void check_program(const Graph& graph, const Plan& plan, Report& report) {
   check_counts(graph, plan, report);
   check_order(graph, plan, report);
   check_phases(graph, plan, report);
-  check_speculations(graph, plan, report);
+  check_gates(graph, plan, report);
+}
+
+void check_gates(const Graph& graph, const Plan& plan, Report& report) {
   check_gate(graph, plan, report);
+  check_speculations(graph, plan, report);
+  check_kinds(graph, plan, report);
   if (!plan.optimizer_in_backward) return;
   if (const std::string reason = why_updates_wait(graph); !reason.empty())
     report.add("the plan makes updates before the gate for good, but " + reason);

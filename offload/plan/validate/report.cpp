@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <array>
 #include <string_view>
 
@@ -15,9 +14,7 @@ constexpr std::array<std::string_view, 7> kind_words{
 }  // namespace
 
 void Report::add(std::string sentence) {
-  if (std::find(findings_.begin(), findings_.end(), sentence) == findings_.end()) {
-    findings_.push_back(std::move(sentence));
-  }
+  if (known_.insert(sentence).second) findings_.push_back(std::move(sentence));
 }
 
 std::string Report::instruction(InstructionId id) const {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "stowage/graph.h"
@@ -29,6 +30,7 @@ class Report {
   const Graph& graph_;
   const Plan& plan_;
   std::vector<std::string> findings_;
+  std::unordered_set<std::string> known_;
 };
 
 }  // namespace stowage::validation

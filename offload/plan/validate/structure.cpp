@@ -58,10 +58,12 @@ void place_tensors(const Graph& graph, const Plan& plan, Places& places, Report&
         report.add(fmt::format("tensor {} is in two buckets, {} and {}", report.tensor(member.tensor),
                                report.bucket(places.bucket[member.tensor]), report.bucket(id)));
       }
-      if (!fits(member.offset, tensor.bytes(), bucket.bytes) || member.offset % size_of(tensor.type) != 0) {
-        report.add(fmt::format("tensor {} ({} bytes at offset {}) does not fit in {} ({} bytes)",
-                               report.tensor(member.tensor), tensor.bytes(), member.offset, report.bucket(id),
-                               bucket.bytes));
+      const Bytes alignment = tensor_alignment(tensor.bytes());
+      if (!fits(member.offset, tensor.bytes(), bucket.bytes) || member.offset % alignment != 0) {
+        report.add(
+            fmt::format("tensor {} ({} bytes at offset {}) does not fit in {} ({} bytes) at a multiple of {}",
+                        report.tensor(member.tensor), tensor.bytes(), member.offset, report.bucket(id),
+                        bucket.bytes, alignment));
       }
       places.bucket[member.tensor] = id;
       places.offset[member.tensor] = member.offset;
@@ -99,13 +101,13 @@ void check_slices(const Graph& graph, const Places& places, Report& report) {
 std::vector<TensorId> alias_leaders(const Graph& graph) {
   std::vector<TensorId> leader(graph.tensors.size());
   std::iota(leader.begin(), leader.end(), 0U);
-  for (const Op& op : graph.ops) {
-    for (const Alias& alias : op.may_alias) {
-      const TensorId from = leader[op.writes[alias.write]];
-      const TensorId to = leader[op.reads[alias.read]];
-      std::replace(leader.begin(), leader.end(), from, to);
-    }
-  }
+  const auto find = [&leader](TensorId id) {
+    while (leader[id] != id) id = leader[id] = leader[leader[id]];
+    return id;
+  };
+  for (const Op& op : graph.ops)
+    for (const Alias& alias : op.may_alias) leader[find(op.writes[alias.write])] = find(op.reads[alias.read]);
+  for (TensorId id = 0; id < leader.size(); ++id) leader[id] = find(id);
   return leader;
 }
 
@@ -204,7 +206,7 @@ void check_transfer_fields(const Plan& plan, InstructionId id, Report& report) {
 
 // Checks that each speculated update has an undo record of its own, of the size that its kernel needs.
 void check_records(const Graph& graph, const Plan& plan, Report& report) {
-  std::vector<ByteRange> records;
+  std::vector<InstructionId> speculations;
   for (InstructionId id = 0; id < plan.instructions.size(); ++id) {
     const auto& [kind, lane, op, lifetime, uses, waits, record] = plan.instructions[id];
     if (kind != InstructionKind::speculate || op >= graph.ops.size()) continue;
@@ -216,11 +218,16 @@ void check_records(const Graph& graph, const Plan& plan, Report& report) {
       report.add(fmt::format("{} has the undo record {} to {} of {} bytes, but needs {} bytes",
                              report.instruction(id), record.begin, record.end, plan.undo_bytes, needed));
     }
-    for (const ByteRange& other : records) {
-      if (record.begin < other.end && other.begin < record.end)
-        report.add(fmt::format("{} shares bytes of its undo record", report.instruction(id)));
-    }
-    records.push_back(record);
+    speculations.push_back(id);
+  }
+  const auto part = [&plan](InstructionId id) -> const ByteRange& { return plan.instructions[id].part; };
+  std::stable_sort(speculations.begin(), speculations.end(),
+                   [&](InstructionId a, InstructionId b) { return part(a).begin < part(b).begin; });
+  for (std::size_t i = 1; i < speculations.size(); ++i) {
+    const auto [first, second] = std::minmax(speculations[i - 1], speculations[i]);
+    if (part(speculations[i]).begin < part(speculations[i - 1]).end)
+      report.add(fmt::format("{} shares bytes of its undo record with {}", report.instruction(second),
+                             report.instruction(first)));
   }
 }
 
@@ -269,14 +276,6 @@ void check_interval(const Plan& plan, LifetimeId id, Position positions, Report&
   if (lifetime.first < 0 || lifetime.first >= lifetime.last || lifetime.last > positions) {
     report.add(fmt::format("{} has the interval [{}, {}) in {} positions", report.lifetime(id),
                            lifetime.first, lifetime.last, positions));
-  }
-  if (lifetime.offset % plan.alignment != 0) {
-    report.add(fmt::format("{} stands at {}, no multiple of {}", report.lifetime(id), lifetime.offset,
-                           plan.alignment));
-  }
-  if (!fits(lifetime.offset, bucket.bytes, plan.device_peak_bytes)) {
-    report.add(
-        fmt::format("{} ends past the arena of {} bytes", report.lifetime(id), plan.device_peak_bytes));
   }
   const bool resident = bucket.residency == Residency::resident;
   if (resident != (lifetime.end == no_id)) {
@@ -332,8 +331,10 @@ Places check_buckets(const Graph& graph, const Plan& plan, Report& report) {
 }
 
 void check_ids(const Graph& graph, const Plan& plan, Report& report) {
-  if (!std::has_single_bit(plan.alignment) || plan.alignment < 8) {
-    report.add(fmt::format("the alignment {} is no power of two from 8 up", plan.alignment));
+  if (!std::has_single_bit(plan.alignment) || plan.alignment < most_tensor_alignment) {
+    report.add(
+        fmt::format("the alignment {} is no power of two from {} up", plan.alignment, most_tensor_alignment));
+    return;
   }
   if (plan.gate != no_id && plan.gate >= plan.instructions.size()) {
     report.add(fmt::format("the gate is {}", report.instruction(plan.gate)));
@@ -360,6 +361,18 @@ void check_ids(const Graph& graph, const Plan& plan, Report& report) {
   check_records(graph, plan, report);
 }
 
+void check_places_in_arena(const Plan& plan, Report& report) {
+  for (LifetimeId id = 0; id < plan.lifetimes.size(); ++id) {
+    const Lifetime& lifetime = plan.lifetimes[id];
+    if (lifetime.offset % plan.alignment != 0)
+      report.add(fmt::format("{} stands at {}, no multiple of {}", report.lifetime(id), lifetime.offset,
+                             plan.alignment));
+    if (!fits(lifetime.offset, plan.buckets[lifetime.bucket].bytes, plan.device_peak_bytes))
+      report.add(
+          fmt::format("{} ends past the arena of {} bytes", report.lifetime(id), plan.device_peak_bytes));
+  }
+}
+
 void check_lifetimes(const Graph& graph, const Plan& plan, const Places& places, Report& report) {
   const auto positions =
       static_cast<Position>(std::count_if(plan.instructions.begin(), plan.instructions.end(),
@@ -367,6 +380,7 @@ void check_lifetimes(const Graph& graph, const Plan& plan, const Places& places,
   for (InstructionId id = 0; id < plan.instructions.size(); ++id) {
     if (runs_on_device(plan.instructions[id])) check_uses(graph, plan, places, id, report);
   }
+  check_places_in_arena(plan, report);
   for (LifetimeId id = 0; id < plan.lifetimes.size(); ++id) check_interval(plan, id, positions, report);
   check_positions(plan, report);
   check_residents(plan, report);

@@ -22,8 +22,12 @@ Places check_buckets(const Graph& graph, const Plan& plan, Report& report);
 // kind. All checks below may index freely if this one has found nothing.
 void check_ids(const Graph& graph, const Plan& plan, Report& report);
 
-// Checks that `uses` has one lifetime for each bucket that an op touches; and checks intervals,
-// alignment and residents.
+// Checks that every lifetime lies inside the arena, at a multiple of the plan's alignment. Requires that
+// check_ids has found nothing.
+void check_places_in_arena(const Plan& plan, Report& report);
+
+// Checks that `uses` has one lifetime for each bucket that an op touches; and checks intervals, places in the
+// arena and residents.
 void check_lifetimes(const Graph& graph, const Plan& plan, const Places& places, Report& report);
 
 // Returns the lifetime in `uses` that holds the tensor, or no_id if there is none.

@@ -1,4 +1,4 @@
-#include "offload/engine/check_plan.h"
+#include "offload/engine/checks.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -22,6 +22,15 @@ struct Breakage {
   const char* complaint;
 };
 
+// Puts bucket `id` into a gradient ring of 1 MiB.
+void put_into_ring(Plan& plan, BucketId id, BucketPlace place) {
+  place.memory = MemoryId::host;
+  place.pinned = true;
+  if (!place.ring_offset) place.ring_offset = 0;
+  plan.buckets[id].places = {place};
+  plan.ring_bytes = 1_MiB;
+}
+
 TEST(CheckPlan, AcceptsPlansThatHangTogether) {
   EXPECT_NO_THROW(check_executable(tiny_graph(), tiny_streamed_plan()));
   EXPECT_NO_THROW(check_executable(tiny_graph(), tiny_resident_plan()));
@@ -29,61 +38,78 @@ TEST(CheckPlan, AcceptsPlansThatHangTogether) {
 
 TEST(CheckPlan, NamesWhatDoesNot) {
   const Breakage breakages[] = {
-      {[](Plan& p) { p.buckets[0].bytes = 0; }, "bucket 'x' is empty"},
-      {[](Plan& p) { p.buckets[0].tensors[0].tensor = 99; }, "bucket 'x' holds unknown tensor 99"},
-      {[](Plan& p) { p.buckets[1].tensors[0].offset = 4; }, "'w' lies outside bucket 'w'"},
-      {[](Plan& p) { p.buckets[1].tensors[0].offset = ~Bytes{0}; }, "'w' lies outside bucket 'w'"},
-      {[](Plan& p) { p.buckets[1].tensors.clear(); }, "tensor 'w' is in no bucket"},
-      {[](Plan& p) { p.lifetimes[0].bucket = 99; }, "unknown bucket 99"},
-      {[](Plan& p) { p.lifetimes[0].offset = p.device_peak_bytes; }, "bucket 'w' ends past the arena"},
-      {[](Plan& p) { p.lifetimes[0].offset = ~Bytes{0}; }, "bucket 'w' ends past the arena"},
+      {[](Plan& p) { p.buckets[0].bytes = 0; },
+       "tensor 'x' (4096 bytes at offset 0) does not fit in bucket 'x' (0 bytes)"},
+      {[](Plan& p) { p.buckets[0].tensors[0].tensor = 99; },
+       "bucket 'x' holds tensor 99 (which the graph lacks)"},
+      {[](Plan& p) { p.buckets[1].tensors[0].offset = 4; }, "does not fit in bucket 'w'"},
+      {[](Plan& p) { p.buckets[1].tensors[0].offset = ~Bytes{0}; }, "does not fit in bucket 'w'"},
+      {[](Plan& p) { p.buckets[1].tensors.clear(); }, "bucket 'w' holds no tensor"},
+      {[](Plan& p) { p.buckets[7].tensors[0].tensor = tiny_weight; }, "tensor 'w' is in two buckets"},
+      {[](Plan& p) { p.lifetimes[0].bucket = 99; }, "lifetime 0 of bucket 99 (which the plan lacks)"},
+      {[](Plan& p) { p.lifetimes[0].offset = 1_MiB; }, "lifetime 0 of bucket 'w' ends past the arena"},
+      {[](Plan& p) { p.lifetimes[0].offset = ~Bytes{0} - 255; }, "lifetime 0 of bucket 'w' ends past"},
       {[](Plan& p) { p.lifetimes[0].offset = 64; },
-       "begins at byte 64 of the arena, which is no multiple of 256"},
+       "lifetime 0 of bucket 'w' stands at 64, no multiple of 256"},
       {[](Plan& p) {
          p.buckets[1].bytes += 4;
          p.buckets[1].tensors[0].offset = 4;
        },
-       "'w' lies at byte 4 of bucket 'w', which is no multiple of"},
-      {[](Plan& p) { p.lifetimes[0].end = 99; }, "ends with unknown instruction 99"},
-      {[](Plan& p) { p.instructions[2].op = 99; }, "unknown op 99"},
-      {[](Plan& p) { p.instructions[2].uses[0] = 99; }, "unknown lifetime 99"},
-      {[](Plan& p) { p.instructions[0].lifetime = 99; }, "unknown lifetime 99"},
-      {[](Plan& p) { p.instructions[2].lane = LaneRole::host; }, "of kind launch is on the host lane"},
-      {[](Plan& p) { p.buckets[1].places.front().pinned = false; }, "bucket 'w' is moved"},
+       "does not fit in bucket 'w' (4100 bytes) at a multiple of 256"},
+      {[](Plan& p) { p.lifetimes[0].end = 99; },
+       "lifetime 0 of bucket 'w' ends with instruction 99 (which the plan lacks)"},
+      {[](Plan& p) { p.instructions[2].op = 99; },
+       "instruction 2 (launch of op 99 (which the graph lacks)) has no op of the graph"},
+      {[](Plan& p) { p.instructions[2].uses[0] = 99; },
+       "instruction 2 (launch of op 'forward') uses lifetime 99"},
+      {[](Plan& p) { p.instructions[0].lifetime = 99; }, "moves lifetime 99"},
+      {[](Plan& p) { p.instructions[2].lane = LaneRole::host; },
+       "instruction 2 (launch of op 'forward') is on the wrong lane"},
+      {[](Plan& p) { p.buckets[1].places.front().pinned = false; },
+       "needs a pinned place on the host, which bucket 'w' has not"},
       {[](Plan& p) {
          p.instructions[2].waits = {{2, 0}};
        },
-       "is not enqueued by then"},
+       "which is enqueued later"},
       {[](Plan& p) {
          p.instructions[2].waits = {{0, 2}};
        },
-       "is not enqueued by then"},
+       "2 steps back"},
       {[](Plan& p) {
          p.instructions[2].waits = {{99, 1}};
        },
-       "is not enqueued by then"},
-      {[](Plan& p) { p.gate = no_id; }, "no gate"},
-      {[](Plan& p) { p.gate = 7; }, "gate is of kind launch"},
+       "waits for instruction 99 (which the plan lacks)"},
+      {[](Plan& p) { p.gate = no_id; }, "the plan has no gate"},
+      {[](Plan& p) { p.gate = 7; },
+       "the gate, instruction 7 (launch of op 'square_sum'), does not run the clip op"},
       {[](Plan& p) { std::swap(p.instructions[p.gate].op, p.instructions.back().op); },
-       "not the op that writes the gradient norm"},
-      {[](Plan& p) { p.instructions.back().kind = InstructionKind::gate; }, "is a second gate"},
+       "the gate, instruction 10 (gate of op 'adamw'), does not run the clip op"},
+      {[](Plan& p) { p.instructions.back().kind = InstructionKind::gate; },
+       "instruction 11 (gate of op 'adamw') is not the plan's gate"},
       {[](Plan& p) { p.instructions[2].kind = InstructionKind::commit; },
-       "before the gate, is of kind commit"},
-      {[](Plan& p) { p.instructions.push_back(p.instructions[3]); }, "behind the gate, is of kind offload"},
-      {[](Plan& p) { p.buckets[1].places.front().ring_offset = 0; },
-       "'w' ends past the gradient ring of 0 bytes"},
+       "instruction 2 (commit of op 'forward') changes weights before the gate"},
+      {[](Plan& p) { p.instructions.push_back(p.instructions[3]); },
+       "instruction 12 (offload of bucket 'h') is behind the gate"},
+      {[](Plan& p) { put_into_ring(p, 4, {}); }, "bucket 'dw' has bytes of the gradient ring, which are not"},
       {[](Plan& p) {
-         p.ring_bytes = 1_MiB;
-         p.buckets[1].places.front().ring_offset = 64;
+         p.optimizer_in_backward = true;
+         put_into_ring(p, 4, {.ring_offset = 0});
+         p.ring_bytes = 0;
        },
-       "'w' begins at byte 64 of the gradient ring, which is no multiple of 256"},
+       "bucket 'dw' (4096 bytes) cannot stand at byte 0 of the gradient ring of 0 bytes"},
       {[](Plan& p) {
-         p.ring_bytes = 1_MiB;
-         p.buckets[1].places.front().ring_offset = 0;
-         p.buckets[1].places.front().ring_span = 1013;
+         p.optimizer_in_backward = true;
+         put_into_ring(p, 4, {.ring_offset = 64});
        },
-       "'w' takes turns in 1013 bytes of the gradient ring, which is no multiple of 256"},
-      {[](Plan& p) { p.buckets[3].places.clear(); }, "bucket 'loss' is moved"},
+       "bucket 'dw' (4096 bytes) cannot stand at byte 64 of the gradient ring"},
+      {[](Plan& p) {
+         p.optimizer_in_backward = true;
+         put_into_ring(p, 4, {.ring_offset = 0, .ring_span = 1013});
+       },
+       "bucket 'dw' (1013 bytes) cannot stand at byte 0 of the gradient ring"},
+      {[](Plan& p) { p.alignment = 64; }, "the alignment 64 is no power of two from 256 up"},
+      {[](Plan& p) { p.buckets[3].places.clear(); },
+       "needs a pinned place on the host, which bucket 'loss' has not"},
       {[](Plan& p) { p.buckets[8].places.clear(); }, "gradient norm has no place"},
   };
   for (const Breakage& breakage : breakages) {
@@ -126,14 +152,14 @@ TEST(CheckPlan, NamesWhatCouldNotBeTakenBack) {
          std::swap(p.instructions[10], p.instructions[11]);
          p.gate = 10;
        },
-       "speculat"},
+       "instruction 11 (speculation of op 'adamw') speculates behind the gate"},
       {[](Plan& p) {
          p.instructions.pop_back();
          p.instructions.front().waits.clear();
        },
-       "'adamw' is speculated and never committed on the host"},
+       "instruction 10 (speculation of op 'adamw') is never committed on the host"},
       {[](Plan& p) { p.instructions.back().lane = LaneRole::compute; },
-       "'adamw' is speculated and never committed on the host"},
+       "instruction 10 (speculation of op 'adamw') is never committed on the host"},
       {[](Plan& p) {
          Instruction again = p.instructions[10];
          again.part = {record, 2 * record};
@@ -142,22 +168,23 @@ TEST(CheckPlan, NamesWhatCouldNotBeTakenBack) {
          p.instructions.front().waits = {{p.gate + 1, 1}};
          p.undo_bytes = 2 * record;
        },
-       "'adamw' is speculated twice"},
-      {[](Plan& p) { p.instructions[10].op = 1; }, "never committed on the host"},
-      {[](Plan& p) { p.instructions[10].part.end = record - 1; }, "'adamw' has an undo record of bytes 0 to"},
+       "op 'adamw' is speculated twice"},
+      {[](Plan& p) { p.instructions[10].op = 1; }, "speculates what is no update"},
+      {[](Plan& p) { p.instructions[10].part.end = record - 1; },
+       "(speculation of op 'adamw') has the undo record 0 to"},
       {[](Plan& p) { p.instructions[10].part.end = record + 64; },
-       "'adamw' has an undo record of bytes 0 to"},
-      {[](Plan& p) { p.undo_bytes = record - 1; }, "'adamw' has an undo record of bytes 0 to"},
+       "(speculation of op 'adamw') has the undo record 0 to"},
+      {[](Plan& p) { p.undo_bytes = record - 1; }, "(speculation of op 'adamw') has the undo record 0 to"},
       {[](Plan& p) {
          p.instructions[10].part = {64, 64 + record};
        },
-       "'adamw' has an undo record of bytes 64 to"},
+       "(speculation of op 'adamw') has the undo record 64 to"},
       {[](Plan& p) {
          p.instructions[10].part = {record, 0};
        },
-       "'adamw' has an undo record of bytes"},
+       "(speculation of op 'adamw') has the undo record"},
       {[](Plan& p) { p.instructions[10].lane = LaneRole::compute; },
-       "of kind speculate is on the compute lane"},
+       "(speculation of op 'adamw') is on the wrong lane"},
   };
   for (const Breakage& breakage : breakages) {
     Plan plan = tiny_speculating_plan();
@@ -179,7 +206,7 @@ TEST(CheckPlan, WantsNothingSpeculatedWithTheOptimizerInBackward) {
   EXPECT_NO_THROW(check_executable(graph, plan));
   plan.optimizer_in_backward = true;
   test::expect_refused([&] { check_executable(graph, plan); },
-                       "'adamw' is speculated with the optimizer in backward");
+                       "(speculation of op 'adamw') speculates with the optimizer in backward");
 }
 
 // A second parameter, whose update writes its record over that of the first.
@@ -204,7 +231,7 @@ TEST(CheckPlan, WantsUndoRecordsApart) {
     check_executable(graph, plan);
     FAIL();
   } catch (const InvalidInput& error) {
-    EXPECT_THAT(error.what(), HasSubstr("undo records share byte"));
+    EXPECT_THAT(error.what(), HasSubstr("shares bytes of its undo record with instruction 10"));
   }
 }
 

@@ -56,7 +56,7 @@ const std::vector<Break> breaks{
      "tensor 'v' (256 bytes at offset 254)"},
     {"bucket_too_small", [](Plan& plan) { plan.buckets[1].bytes = 255; },
      "tensor 'W' (256 bytes at offset 0) does not fit"},
-    {"tensors_overlap", [](Plan& plan) { plan.buckets[10].tensors[1].offset = 128; },
+    {"tensors_overlap", [](Plan& plan) { plan.buckets[10].tensors[1].offset = 0; },
      "tensors 'm' and 'v' overlap in bucket 'state', and no alias joins them"},
     {"alias_apart",
      [](Plan& plan) {

@@ -1,10 +1,12 @@
-#include "offload/engine/group_communicators.h"
+#include "offload/engine/local_ranks.h"
 
 #include <algorithm>
 #include <exception>
+#include <system_error>
+#include <thread>
 
-#include "offload/engine/rank_threads.h"
 #include "stowage/channel.h"
+#include "stowage/error.h"
 
 namespace stowage {
 namespace {
@@ -30,6 +32,37 @@ Communicators open_nccl_communicators(std::span<Device* const> cards) {
 }
 
 }  // namespace
+
+void on_ranks(std::size_t ranks, const std::function<void(std::size_t)>& work,
+              const std::function<void(const char* why)>& abandon) {
+  std::vector<std::exception_ptr> errors(ranks);
+  const auto guarded = [&](std::size_t rank) {
+    try {
+      work(rank);
+    } catch (...) {
+      errors[rank] = std::current_exception();
+    }
+  };
+  std::vector<std::thread> threads;
+  try {
+    for (std::size_t rank = 1; rank < ranks; ++rank) threads.emplace_back(guarded, rank);
+    guarded(0);
+  } catch (const std::system_error& error) {  // no thread could be started
+    errors[0] = std::current_exception();
+    abandon(error.what());
+  }
+  for (std::thread& thread : threads) thread.join();
+  std::exception_ptr of_another;
+  for (const std::exception_ptr& error : errors) {
+    if (!error) continue;
+    try {
+      std::rethrow_exception(error);
+    } catch (const CommunicatorError&) {
+      of_another = error;
+    }
+  }
+  if (of_another) std::rethrow_exception(of_another);
+}
 
 Communicators open_communicators(std::span<Device* const> devices, const CommunicatorOptions& link) {
   const auto on_card = [](const Device* device) { return device->info().backend == "cuda"; };

@@ -1,4 +1,4 @@
-#include "offload/engine/ranks.h"
+#include "offload/engine/checks.h"
 
 #include <fmt/format.h>
 
@@ -9,12 +9,31 @@
 #include <string>
 #include <vector>
 
+#include "offload/plan/validate/passes.h"
 #include "offload/recompute/bits_hash.h"
 #include "stowage/error.h"
 #include "stowage/launch_table.h"
+#include "stowage/planner.h"
 
 namespace stowage {
 namespace {
+
+using validation::Places;
+using validation::Report;
+
+// The engine reads the loss and the gradient norm from host memory, and writes the inputs there.
+void check_host_values(const Graph& graph, const Plan& plan, const Places& places, Report& report) {
+  const auto on_host = [&](TensorId id) {
+    return id < graph.tensors.size() && places.bucket[id] != no_id &&
+           plan.buckets[places.bucket[id]].on_host();
+  };
+  if (!on_host(graph.loss)) report.add("the loss has no place on the host");
+  if (!on_host(graph.clip)) report.add("the gradient norm has no place on the host");
+  for (const Op& op : graph.ops)
+    for (const TensorId id : op.reads)
+      if (graph.tensor(id).kind == TensorKind::input && !on_host(id))
+        report.add(fmt::format("input {} has no place on the host", report.tensor(id)));
+}
 
 void check_share(const Graph& graph, const Communicator* communicator) {
   const BatchShare share = graph.share;
@@ -43,7 +62,7 @@ void check_collectives(const Graph& graph) {
   }
 }
 
-// A rank that comes to no collective ends those of the others.
+// Gathers `own` from all ranks. A rank that fails aborts the others, which would wait for it.
 std::vector<std::uint64_t> gathered(Communicator& communicator, Device& device, std::uint64_t own) {
   try {
     std::vector<std::uint64_t> all(static_cast<std::size_t>(communicator.size()));
@@ -65,6 +84,30 @@ std::vector<std::uint64_t> gathered(Communicator& communicator, Device& device, 
 
 }  // namespace
 
+void check_executable(const Graph& graph, const Plan& plan) {
+  Report report(graph, plan);
+  check_ids(graph, plan, report);
+  const Places places = check_buckets(graph, plan, report);
+  if (report.empty()) {
+    check_places_in_arena(plan, report);
+    check_gates(graph, plan, report);
+    check_enqueued(plan, report);
+    check_host_values(graph, plan, places, report);
+  }
+  if (report.empty()) return;
+  throw InvalidInput("the plan cannot be executed: " + report.take().front() +
+                     "; make the plan from this graph again");
+}
+
+void check_plan(const Graph& graph, const Plan& plan, bool judge) {
+  check_executable(graph, plan);
+  if (!judge) return;
+  const std::vector<std::string> findings = validate(graph, plan, Budget{});
+  if (findings.empty()) return;
+  throw InvalidInput(fmt::format("the plan is invalid ({} findings): {}; make it from this graph again",
+                                 findings.size(), findings.front()));
+}
+
 void check_ranks(const Graph& graph, const Communicator* communicator) {
   check_share(graph, communicator);
   check_collectives(graph);
@@ -82,14 +125,6 @@ void expect_one_plan(Communicator& communicator, Device& device, const Plan& pla
     throw InvalidInput(fmt::format(
         "rank {} has another plan, seed or first step than rank 0: plan once, and give all ranks the same",
         other - all.begin()));
-}
-
-void rethrow_of_another_rank(Communicator& communicator) {
-  try {
-    communicator.check();
-  } catch (const CommunicatorError& error) {
-    if (error.failed_rank() != communicator.rank()) throw;
-  }
 }
 
 }  // namespace stowage

@@ -1,0 +1,28 @@
+// Checks before an engine is made: of its plan, and of what the ranks that train one model have in common.
+#pragma once
+
+#include "stowage/communicator.h"
+#include "stowage/engine.h"
+#include "stowage/graph.h"
+#include "stowage/plan.h"
+
+namespace stowage {
+
+// Throws InvalidInput with the validator's first finding that could make the engine leave its memory or stop
+// halfway: ids, buckets, places in the arena, waits, the gate, speculations, and an input, loss or norm
+// without a place on the host. Does not ask whether the plan computes the right thing. Takes linear time.
+void check_executable(const Graph& graph, const Plan& plan);
+
+// Does the same and, with `judge`, asks the whole validator.
+void check_plan(const Graph& graph, const Plan& plan, bool judge);
+
+// Throws InvalidInput for a communicator that is not the graph's rank of as many ranks, and for collectives
+// that are not as launch_table.h says. `communicator` may be null.
+void check_ranks(const Graph& graph, const Communicator* communicator);
+
+// Called by all ranks together. Throws InvalidInput on all ranks if one has another plan, seed or first step
+// than rank 0: ranks would send each other unexpected tensors, or compute other numbers.
+void expect_one_plan(Communicator& communicator, Device& device, const Plan& plan,
+                     const EngineOptions& options);
+
+}  // namespace stowage
