@@ -12,16 +12,6 @@ namespace stowage {
 using caching::EventKind;
 using caching::PoolHeap;
 
-namespace {
-
-std::uint64_t length_of(const std::vector<caching::Interval>& runs) {
-  std::uint64_t granules = 0;
-  for (const caching::Interval& run : runs) granules += run.length();
-  return granules;
-}
-
-}  // namespace
-
 void* CachingAllocator::Implementation::allocate_slowly(Bytes bytes, Bytes asked, Stream& stream) {
   OutOfMemoryNotice notice;
   notice.requested = asked;
@@ -135,14 +125,15 @@ bool CachingAllocator::Implementation::obtain(Request& request, const Place& pla
   const Interval kept = &giver == &request.pool ? place.granules : Interval{};
   const std::uint64_t wanted = place.unmapped + memory_.beyond_limit();
   const std::uint64_t spare = length_of(giver.heap.recyclable(memory_.pieces(), wanted, kept));
-  const std::uint64_t lent = planned_.lendable(wanted - std::min(wanted, spare));
+  const std::uint64_t lent = plan_region_.lendable(wanted - std::min(wanted, spare));
   if (spare + lent + memory_.room() < wanted) return false;
   memory_.unmap_spare(giver, spare, kept);
-  planned_.lend(lent);
+  plan_region_.lend(lent);
   while (memory_.room() >= place.unmapped) {
     if (map(request, place)) return true;
     if (request.failure != nullptr) return false;
-    if (memory_.unmap_spare(giver, place.unmapped, kept) + planned_.lend(place.unmapped) == 0) return false;
+    if (memory_.unmap_spare(giver, place.unmapped, kept) + plan_region_.lend(place.unmapped) == 0)
+      return false;
   }
   return false;
 }

@@ -26,4 +26,10 @@ Interval Pieces::of(std::uint64_t granule) const {
   return {granule, granule + 1};
 }
 
+std::uint64_t length_of(const std::vector<Interval>& runs) {
+  std::uint64_t length = 0;
+  for (const Interval& run : runs) length += run.length();
+  return length;
+}
+
 }  // namespace stowage::caching

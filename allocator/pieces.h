@@ -27,6 +27,8 @@ class Pieces {
   std::map<std::uint64_t, std::uint64_t> pieces_;  // of more than one granule: end by begin
 };
 
+std::uint64_t length_of(const std::vector<Interval>& runs);
+
 // Pieces that lie in `runs` (end by begin, apart from each other) and are usable(piece), from the highest
 // address down, until they have `most` granules or more; side by side as one.
 template <class Usable>
