@@ -73,11 +73,12 @@ bool CachingAllocator::Implementation::release_planned(Block& block, Stream* tar
   return true;
 }
 
-// Returns null if waits cannot be inserted, or there is no memory for it without waiting for work.
+// Returns null if waits cannot be inserted, or there is no memory for it.
 caching::Block* CachingAllocator::Implementation::take_planned(Request& request, Interval place) {
   if (!insert_waits(request, plan_region_.waits(place, request.stream.clock))) return nullptr;
   if (const std::uint64_t missing = plan_region_.missing(place); missing > 0) {
     poll(request.failure);
+    if (plan_server_.moves_granules()) wait_for_granules(request, place);
     if (memory_.room() < missing) flush_pool(request.pool);
     if (!plan_region_.map_granules(place, plan_server_.needed_bytes())) return nullptr;
   }
@@ -85,6 +86,21 @@ caching::Block* CachingAllocator::Implementation::take_planned(Request& request,
   Block& block = hand_out_new(request, place);
   block.is_planned = true;
   return &block;
+}
+
+// A plan whose granules move holds no more than it needs: its requests wait until enough granules are free to
+// move, for the oldest releases first.
+void CachingAllocator::Implementation::wait_for_granules(Request& request, Interval place) {
+  bool has_waited = true;
+  while (has_waited && plan_region_.awaits_granules(place, plan_server_.needed_bytes())) {
+    has_waited = false;
+    for (const auto& stream : owned_streams_) {
+      const MutexLock lock(stream->mutex);
+      if (stream->retired || stream->is_captured()) continue;
+      if (stream->marks.synchronise_oldest()) has_waited = true;
+      if (auto failed = stream->marks.take_failure()) request.failure = std::move(failed);
+    }
+  }
 }
 
 void CachingAllocator::Implementation::begin_iteration() {

@@ -114,6 +114,7 @@ class CachingAllocator::Implementation {
   PlanUse plan_use() const STOWAGE_REQUIRES(mutex_) {
     return {plan_server_.is_planned(), plan_server_.statistics().plans};
   }
+  void wait_for_granules(Request& request, Interval place) STOWAGE_REQUIRES(mutex_);
   void follow_plan(PlanUse before) STOWAGE_REQUIRES(mutex_);
   bool is_wasteful(const Pool& pool) STOWAGE_REQUIRES(mutex_);
 

@@ -32,6 +32,13 @@ Tags Region::waits(Interval place, const LaneClock& lane) const {
   return tags;
 }
 
+bool Region::awaits_granules(Interval place, Bytes needed) const {
+  const std::uint64_t count = missing(place);
+  const std::uint64_t wanted = std::min(count, beyond_need(count, needed));
+  const std::uint64_t movable = length_of(recyclable(wanted, place));
+  return movable < wanted && length_of(recyclable(wanted, place, true)) > movable;
+}
+
 bool Region::map_granules(Interval place, Bytes needed) {
   const std::vector<Interval> runs = missing_runs(place);
   if (runs.empty()) return true;
@@ -76,11 +83,12 @@ std::uint64_t Region::beyond_need(std::uint64_t more, Bytes needed) const {
 
 // Returns idle granules that no lane may be using, apart from those that `kept` touches, from the highest
 // address down.
-std::vector<Interval> Region::recyclable(std::uint64_t most, Interval kept) const {
+std::vector<Interval> Region::recyclable(std::uint64_t most, Interval kept, bool may_be_pending) const {
   const Interval apart = kept.empty() ? Interval{} : granules_of(kept);
   return whole_pieces(mapped_.runs(), memory_.pieces(), most, [&](Interval piece) {
     const bool is_kept = piece.begin < apart.end && apart.begin < piece.end;
-    return !is_kept && !is_touched(piece) && !pending_.any_in({piece.begin * granule_, piece.end * granule_});
+    if (is_kept || is_touched(piece)) return false;
+    return may_be_pending || !pending_.any_in({piece.begin * granule_, piece.end * granule_});
   });
 }
 

@@ -35,6 +35,9 @@ class Region {
   Tags waits(Interval place, const LaneClock& lane) const;
   // Granules of the place that are not mapped.
   std::uint64_t missing(Interval place) const { return length_of(missing_runs(place)); }
+  // Granules have to move so that the place's come within `needed` bytes, and lanes may still be using some
+  // that would do.
+  bool awaits_granules(Interval place, Bytes needed) const;
   // Maps the place's missing granules. Memory is moved before more is taken: first idle granules beyond the
   // `needed` bytes of the plan (Plan::needed), then the pool's spare granules, then other idle ones, which
   // the plan will want back. Returns false if the limit leaves no memory, or a call of the device failed.
@@ -69,7 +72,7 @@ class Region {
   std::uint32_t& touches(std::uint64_t granule);
   bool is_touched(Interval granules) const;
   std::vector<Interval> missing_runs(Interval place) const;
-  std::vector<Interval> recyclable(std::uint64_t most, Interval kept) const;
+  std::vector<Interval> recyclable(std::uint64_t most, Interval kept, bool may_be_pending = false) const;
   std::uint64_t lend(std::uint64_t most, Interval kept);
   std::uint64_t beyond_need(std::uint64_t more, Bytes needed) const;
 

@@ -68,6 +68,9 @@ class Server {
   Bytes bytes() const { return bytes_; }
   // Plan::needed of the plan in use; 0 without one.
   Bytes needed_bytes() const { return is_planned_ ? plan().needed : 0; }
+  // The plan in use needs less memory at one time than its offsets span, so that granules move within an
+  // iteration.
+  bool moves_granules() const { return is_planned_ && plan().needed + options_.granule <= plan().bytes; }
   // All but the fields of memory.
   const PlanStatistics& statistics() const { return statistics_; }
 

@@ -144,14 +144,14 @@ class CachingAllocator {
   // `stream` uses the block too, until its release. Throws InvalidInput as release_raw.
   void record_stream(const void* address, LaneId stream);
 
-  // Says that an iteration begins; from the first call on iterations are those that are told, and before that
-  // the allocator finds the period itself. The first iterations are recorded: sizes, order, streams,
-  // lifetimes. What was made and released within one gets a fixed place from the placement pass, and each
-  // later iteration is compared with it, request by request. What differs in size, order or stream, or would
+  // An iteration begins. From the first call on the caller names iterations; before, the allocator finds the
+  // period itself. The first iterations are recorded: sizes, order, streams, lifetimes. Blocks that are made
+  // and released within an iteration get fixed places from the placement pass, and each later iteration is
+  // compared with the plan, request by request. A request that differs in size, order or stream, or would
   // overlap a block that was not released as planned, is served as if there were no plan. After enough of
   // these the plan is given up for the iteration, and the next is planned anew. Making a plan takes up to
-  // some seconds, and waits for all that was released. Does nothing without
-  // CachingAllocatorOptions::plan_periods.
+  // some seconds, and waits for all that was released. Where a plan moves memory from one block to another,
+  // requests wait until lanes are done with it. Does nothing without CachingAllocatorOptions::plan_periods.
   void begin_iteration();
 
   // Waits for all that was released, then gives granules that no block touches back to the device. Returns
