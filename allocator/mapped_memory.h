@@ -12,12 +12,14 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 #include <exception>
 #include <vector>
 
 #include "allocator/history.h"
 #include "allocator/segments.h"
 #include "allocator/stream_cache.h"
+#include "stowage/error.h"
 
 namespace stowage::caching {
 
@@ -67,8 +69,21 @@ class MappedMemory {
   }
 
  private:
-  bool map_runs(const std::vector<Interval>& runs, std::vector<Interval>& left, std::exception_ptr& failure);
-  void note_event(EventKind kind, Interval run, const Pool& pool);
+  bool map_runs(const std::vector<Interval>& runs, std::vector<Interval>& left, std::exception_ptr& failure) {
+    try {
+      segments_.map(runs, left);
+      return true;
+    } catch (const OutOfMemory&) {
+      return false;  // the device has less than the limit says
+    } catch (const Error&) {
+      failure = std::current_exception();
+      return false;
+    }
+  }
+  void note_event(EventKind kind, Interval run, const Pool& pool) {
+    history_.add({kind, reinterpret_cast<std::uintptr_t>(base() + run.begin * granule()),
+                  run.length() * granule(), 0, pool.id});
+  }
 
   Segments segments_;
   History& history_;

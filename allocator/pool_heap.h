@@ -15,7 +15,6 @@
 #include "allocator/gap_index.h"
 #include "allocator/granule_runs.h"
 #include "allocator/pending.h"
-#include "allocator/pieces.h"
 
 namespace stowage::caching {
 

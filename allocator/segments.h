@@ -1,7 +1,7 @@
 // Segments: the allocator's reserved address range and the device memory that is mapped into it, by granule.
 //
-// A run of granules is mapped in one call of the device, as pieces (pieces.h) that leave one by one. Offsets
-// count from `base`. Not synchronised, but for `base` and `granule`, which never change.
+// A run of granules is mapped in one call of the device, as pieces (granule_runs.h) that leave one by one.
+// Offsets count from `base`. Not synchronised, but for `base` and `granule`, which never change.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "allocator/gap_index.h"
-#include "allocator/pieces.h"
+#include "allocator/granule_runs.h"
 #include "stowage/device.h"
 
 namespace stowage::caching {

@@ -49,10 +49,22 @@ class alignas(128) Stream {
 
   Stream(Device& device, LaneId number) : lane(number), marks(device, clock) { clock.lane = number; }
 
-  Cache& cache_for(Pool& pool) STOWAGE_REQUIRES(mutex);
-  // Null where the stream never used the pool.
-  Cache* find_cache(const Pool& pool) STOWAGE_REQUIRES(mutex);
-  void drop_cache(const Pool& pool) STOWAGE_REQUIRES(mutex);
+  Cache& cache_for(Pool& pool) STOWAGE_REQUIRES(mutex) {
+    if (Cache* const known = find_cache(pool)) return *known;
+    caches.push_back(std::make_unique<Cache>(*this, pool));
+    caches.back()->statistics.stream = lane;
+    caches.back()->statistics.pool = pool.id;
+    return *caches.back();
+  }
+  // Returns null if the stream never used the pool.
+  Cache* find_cache(const Pool& pool) STOWAGE_REQUIRES(mutex) {
+    for (const auto& cache : caches)
+      if (&cache->pool == &pool) return cache.get();
+    return nullptr;
+  }
+  void drop_cache(const Pool& pool) STOWAGE_REQUIRES(mutex) {
+    std::erase_if(caches, [&](const auto& cache) { return &cache->pool == &pool; });
+  }
 
   // Nothing is recorded or asked on the lane, which waits for no other: it is being captured, or may soon be,
   // since requests go to a private pool.

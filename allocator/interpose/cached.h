@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "allocator/interpose/cache_device.h"
-#include "allocator/interpose/pass_through.h"
+#include "allocator/interpose/service.h"
 #include "src/base/mutex.h"
 #include "stowage/caching_allocator.h"
 

@@ -1,9 +1,9 @@
 // The calls that allocate and free device memory by address, and what they see of the card.
 #include "allocator/interpose/driver.h"
-#include "allocator/interpose/pass_through.h"
 #include "allocator/interpose/places.h"
 #include "allocator/interpose/process.h"
 #include "allocator/interpose/replacements.h"
+#include "allocator/interpose/service.h"
 
 namespace stowage::interpose {
 namespace {

@@ -71,4 +71,11 @@ class Service {
   virtual void after_fork_in_child() {}
 };
 
+// Hands each call to the driver as it is.
+class PassThrough : public Service {
+ public:
+  CUresult allocate(const AllocateCall& call) override;
+  CUresult free(const FreeCall& call) override;
+};
+
 }  // namespace stowage::interpose
