@@ -1,7 +1,6 @@
-// How the caching allocator serves requests from plans (replay/server.h), in memory of their own
-// (replay/region.h).
+// How requests are served from plans (replay/server.h), in memory of the plans' own (replay/region.h).
 //
-// All of it holds the allocator's mutex, since a plan goes by the order of requests. A request goes through
+// The allocator's mutex is held throughout, since a plan goes by the order of requests. Steps of a request:
 //   1. plan_server_.allocate: compares it with the plan; its ticket stands for it from now on;
 //   2. follow_plan: makes way for another plan, if that has come into use;
 //   3. take_planned, if it has an offset. If that fails, or without an offset, the caching path serves it.

@@ -69,7 +69,7 @@ std::vector<SnapshotBlock> CachingAllocator::Implementation::blocks_in(const Poo
   return blocks;
 }
 
-// What a plan serves lies behind the pool's other memory; there is no index of it but each block's own entry.
+// Planned blocks lie behind the pool's other memory. Only their entries in the block table say where.
 void CachingAllocator::Implementation::add_planned_segments(const Pool& pool,
                                                             std::vector<SnapshotSegment>& segments) {
   for (const auto& [first, last] : plan_region_.mapped_runs()) {

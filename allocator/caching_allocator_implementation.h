@@ -1,7 +1,7 @@
 // The caching allocator itself: streams and their caches, blocks, pools. The memory behind them is
 // MappedMemory's; plans are those of replay/.
 //
-// Its calls are in caching_allocator.cpp (hits of a stream's cache, and the public calls), ladder.cpp (other
+// Calls are in caching_allocator.cpp (hits of a stream's cache, and the public calls), ladder.cpp (other
 // requests), allocator_replay.cpp (requests that are compared with a plan), allocator_pools.cpp (pools,
 // trimming, limits), allocator_account.cpp (statistics) and allocator_snapshot.cpp (block by block).
 #pragma once
@@ -49,8 +49,8 @@ class CachingAllocator::Implementation {
   void destroy_pool(PoolId pool) STOWAGE_EXCLUDES(mutex_);
   // Returns the pool that the stream's requests went to before.
   PoolId route(LaneId lane, PoolId pool) STOWAGE_EXCLUDES(mutex_);
-  // The end of a route, which throws nothing: to the default pool where `before` is gone, and nowhere where
-  // the stream was retired.
+  // Ends a route, and throws nothing: the stream's requests go to the default pool if `before` is gone. Does
+  // nothing if the stream was retired.
   void end_route(LaneId lane, PoolId before) STOWAGE_EXCLUDES(mutex_);
 
   caching::Observers& observers() { return observers_; }
@@ -78,7 +78,7 @@ class CachingAllocator::Implementation {
     Bytes asked = 0;
     Stream& stream;
     Pool& pool;
-    std::exception_ptr& failure;  // of a device call, the latest
+    std::exception_ptr& failure;  // the latest of a device call
   };
 
   // caching_allocator.cpp
@@ -104,7 +104,7 @@ class CachingAllocator::Implementation {
 
   // allocator_replay.cpp
   void* allocate_planned(Bytes bytes, Bytes asked, Stream& stream) STOWAGE_EXCLUDES(mutex_);
-  // Returns true if the block lay in the plans' region, and is released. Else only its ticket is.
+  // Returns true if the block lay in the plans' region and is released, false if only its ticket is.
   bool release_planned(Block& block, Stream* target) STOWAGE_EXCLUDES(mutex_);
   Block* take_planned(Request& request, Interval place) STOWAGE_REQUIRES(mutex_);
   struct PlanUse {
@@ -135,7 +135,7 @@ class CachingAllocator::Implementation {
   void flush(Cache& cache) STOWAGE_REQUIRES(mutex_);
   void flush_stream(Stream& stream, Pool& pool) STOWAGE_REQUIRES(mutex_);
   void flush_pool(Pool& pool) STOWAGE_REQUIRES(mutex_);
-  // For every stream that is not in a capture: marks what was released, and looks what has passed. Failures
+  // Marks what each stream released and asks which marks have passed, but for streams in a capture. Failures
   // of the device go to `failure`.
   void poll(std::exception_ptr& failure) STOWAGE_REQUIRES(mutex_);
   void synchronise(std::exception_ptr& failure) STOWAGE_REQUIRES(mutex_);
@@ -147,7 +147,7 @@ class CachingAllocator::Implementation {
   std::vector<std::unique_ptr<Pool>> first_pools() const;
   std::uint64_t empty_default_pool(std::uint64_t most) STOWAGE_REQUIRES(mutex_);
   Interval slice_space(std::size_t slice) const;
-  // Of the default pool's space, at its end, what plans have.
+  // Returns the end of the default pool's space, which plans have.
   Interval plan_space() const;
 
   // allocator_account.cpp
@@ -174,7 +174,7 @@ class CachingAllocator::Implementation {
 
   mutable Mutex mutex_;
   caching::MappedMemory memory_ STOWAGE_GUARDED_BY(mutex_);
-  // Those of `memory_`, which never change.
+  // Copies of `memory_`'s constants, which need no lock.
   std::byte* const base_;
   const Bytes range_;
   const Bytes granule_;

@@ -13,9 +13,9 @@ namespace stowage::caching {
 
 class GranuleRuns {
  public:
-  // Precondition: none of them is in the set.
+  // REQUIRES: no granule of `run` is in the set.
   void add(Interval run);
-  // Those that are in the set leave it; returns how many.
+  // Takes the run's granules out of the set. Returns how many were in it.
   std::uint64_t remove(Interval run);
   std::uint64_t count_in(Interval run) const;
   std::uint64_t count() const { return count_; }
@@ -43,14 +43,14 @@ void GranuleRuns::for_each_missing(Interval run, Function&& gap) const {
 
 class Pieces {
  public:
-  // Granules in each piece of a run: at most a 64th of it, and 8. So large requests take few calls of the
-  // device and still leave nearly all of their memory to others when blocks stay in it: of a piece that a
-  // live block holds a part of, the rest can be used where it is and not be moved.
+  // Returns the granules in each piece of a run: at most a 64th of it, and 8. Large requests then take few
+  // calls of the device, and still leave nearly all of their memory to others when blocks stay in it: a piece
+  // that a live block touches cannot move, and its rest serves where it is.
   static std::uint64_t granules_each(std::uint64_t run);
 
   void add(Interval run, std::uint64_t each);  // the last piece may be shorter
   void remove(Interval run);                   // whole pieces
-  // The piece that holds the granule; the granule alone where none was added.
+  // Returns the piece that holds the granule, or the granule alone if it is in no piece.
   Interval of(std::uint64_t granule) const;
 
  private:
@@ -59,8 +59,8 @@ class Pieces {
 
 std::uint64_t length_of(const std::vector<Interval>& runs);
 
-// Pieces that lie in `runs` (end by begin, apart from each other) and are usable(piece), from the highest
-// address down, until they have `most` granules or more; side by side as one.
+// Returns pieces that lie in `runs` (end by begin, apart from each other) and are usable(piece), from the
+// highest address down, until they have `most` granules or more. Neighbours are joined.
 template <class Usable>
 std::vector<Interval> whole_pieces(const std::map<std::uint64_t, std::uint64_t>& runs, const Pieces& pieces,
                                    std::uint64_t most, Usable&& usable) {

@@ -1,4 +1,4 @@
-// What a request does that its stream's cache cannot serve: rung by rung, searching again after each.
+// How a request is served that its stream's cache cannot serve: rung by rung, with a search after each.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -117,8 +117,7 @@ bool CachingAllocator::Implementation::insert_waits(Request& request, const cach
   return true;
 }
 
-// Memory for the place's granules: first those that nobody uses any more, the plan's among them, then the
-// device's.
+// Maps the place's granules: first granules that nobody uses any more, the plans' among them, then new ones.
 bool CachingAllocator::Implementation::obtain(Request& request, const Place& place) {
   if (place.unmapped == 0) return true;
   Pool& giver = *pools_.front();

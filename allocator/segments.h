@@ -25,7 +25,7 @@ class Segments {
   Segments(Device& device, Bytes bytes);
   Segments(const Segments&) = delete;
   Segments& operator=(const Segments&) = delete;
-  // Unmaps everything. What touched it must have been synchronised.
+  // Unmaps everything. REQUIRES: work that touched it was synchronised.
   ~Segments();
 
   std::byte* base() const { return base_; }
@@ -35,10 +35,10 @@ class Segments {
   std::uint64_t mapped() const { return mapped_; }  // granules
   const SegmentCounters& counters() const { return counters_; }
 
-  // Maps all of `runs`, none of which is mapped, or throws what the device threw. Then what was mapped is
-  // undone, but for granules that the device would not take back, which it returns in `left`.
+  // Maps `runs`, none of which is mapped. If the device throws, so does this, behind unmapping; `left` gets
+  // the granules that the device would not take back.
   void map(const std::vector<Interval>& runs, std::vector<Interval>& left);
-  // Unmaps `runs`, whole pieces that nobody uses; those that the device would not take back are returned.
+  // Unmaps `runs`, whole pieces that nobody uses. Returns the runs that the device would not take back.
   std::vector<Interval> unmap(const std::vector<Interval>& runs) noexcept;
 
  private:

@@ -35,7 +35,7 @@ std::atomic<int> early_calls{0};
 // This process was forked while a thread, which it does not have, was in such a call.
 std::atomic<bool> orphaned{false};
 
-// From the time on when this library is loaded: a fork could meet a later registration half-way.
+// Registered when this library is loaded: a fork could meet a later registration half-way.
 [[maybe_unused]] const int watches_forks = pthread_atfork(nullptr, nullptr, [] {
   forks.fetch_add(1, std::memory_order_relaxed);
   if (early_calls.load(std::memory_order_relaxed) > 0) orphaned.store(true, std::memory_order_relaxed);

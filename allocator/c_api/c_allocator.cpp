@@ -1,4 +1,4 @@
-// What libstowage_allocator.so exports, over the CUDA devices of the process.
+// Exports of libstowage_allocator.so, over the CUDA devices of the process.
 #include "stowage/c_allocator.h"
 
 #include <atomic>
@@ -10,7 +10,7 @@
 #include "allocator/c_api/allocators.h"
 #include "stowage/cuda_device.h"
 
-// As the CUDA runtime names what a cudaStream_t points to.
+// The CUDA runtime's name of what a cudaStream_t points to.
 struct CUstream_st;
 
 namespace {

@@ -12,8 +12,7 @@ namespace {
 
 using Indexes = std::vector<std::uint32_t>;
 
-// Branchings times items. A branching takes some ten microseconds for a few hundred items: a second or so in
-// all.
+// Branchings times items: a second or so, at ten microseconds a branching for a few hundred items.
 constexpr std::uint64_t search_work = 20'000'000;
 
 // Searches on where `place` ends more than a 256th above the bound, since a plan serves many iterations.
@@ -46,8 +45,7 @@ void place_loosely(const std::vector<PlacementItem>& items, Bytes alignment, Byt
     placed.peak = std::max(placed.peak, placed.offsets[i] + items[i].bytes);
 }
 
-// What one arena for all streams has to save, beside bytes of each stream's own, to be worth waits between
-// streams.
+// An arena for all streams is worth waits between streams if it saves this much beside an arena for each.
 constexpr Bytes least_saved = 2_MiB;
 constexpr Bytes least_saved_share = 32;
 

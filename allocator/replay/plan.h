@@ -15,9 +15,9 @@ struct PlannedRequest {
   bool has_offset = false;  // false: it outlives the sequence and takes none of the plan's memory
 };
 
-// Two requests share bytes only if the first is freed before the second is made. In most plans both are of
-// one stream, whose own order is all that reuse needs. Where that takes too much memory, streams share bytes,
-// and the owner lets one stream wait for the other.
+// Two requests share bytes only if the first is freed before the second is made. Most plans share bytes
+// within a stream only, whose own order is all that reuse needs. If that takes too much memory, streams share
+// bytes, and the owner lets one stream wait for the other.
 struct Plan {
   std::vector<PlannedRequest> requests;  // in the order in which they are made
   // Requests with offsets in the order of their frees, and how many of these frees come before each request.

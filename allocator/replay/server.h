@@ -13,9 +13,9 @@
 // is planned anew. A few plans are kept for programs that go back and forth, and are told apart by their
 // first differing request.
 //
-// The server knows offsets alone; their owner maps the bytes (region.h) up to bytes(). In most plans bytes go
-// from one block to another of the same stream only; in others, and where plans change, the owner lets
-// streams wait for each other. Not thread-safe: a plan goes by the order of requests.
+// The server knows offsets alone; their owner maps the bytes (region.h) up to bytes(). The owner lets one
+// stream wait for another where blocks of both share bytes, as in some plans and when plans change. Not
+// thread-safe: a plan goes by the order of requests.
 #pragma once
 
 #include <cstddef>
@@ -49,8 +49,8 @@ class Server {
 
   // Once called, iterations are those that the caller begins; before, the server finds the period.
   void begin_iteration();
-  // Every request, with bytes > 0, and every free go through here, also those of the caching path. Each
-  // ticket is freed or cancelled once.
+  // Every request, with bytes > 0, and every free go through here, also those of the caching path. REQUIRES:
+  // a ticket is freed or cancelled once.
   Answer allocate(Bytes bytes, std::uint64_t stream);
   void free(Ticket ticket);
   // Takes back a request without an offset that nobody could serve.
@@ -64,14 +64,13 @@ class Server {
   void drop_plans();
 
   bool is_planned() const { return is_planned_; }  // requests are compared with a plan
-  // Where offsets can end now: 0 without a plan and blocks.
+  // End of the highest offset that may be in use now: 0 without a plan and blocks.
   Bytes bytes() const { return bytes_; }
   // Plan::needed of the plan in use; 0 without one.
   Bytes needed_bytes() const { return is_planned_ ? plan().needed : 0; }
-  // The plan in use needs less memory at one time than its offsets span, so that granules move within an
-  // iteration.
+  // The plan in use needs less memory at one time than its offsets span: granules move meanwhile.
   bool moves_granules() const { return is_planned_ && plan().needed + options_.granule <= plan().bytes; }
-  // All but the fields of memory.
+  // Counters; the fields of memory are 0.
   const PlanStatistics& statistics() const { return statistics_; }
 
  private:
