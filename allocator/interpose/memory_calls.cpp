@@ -18,7 +18,7 @@ std::uint64_t effective_stream(CUstream stream, Entry entry) {
                                                    : handle_value(stream);
 }
 
-bool captures(CUstream stream, Entry entry) {
+bool is_in_capture(CUstream stream, Entry entry) {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   const Entry asked = is_per_thread(entry) ? Entry::stream_is_capturing_ptsz : Entry::stream_is_capturing;
   return call_real<decltype(cuStreamIsCapturing)>(asked, stream, &status) == CUDA_SUCCESS &&
@@ -60,14 +60,14 @@ CUresult allocate(const AllocateCall& call, Block block) {
 
 CUresult allocate_in_order(const AllocateCall& call, Block block) {
   block.stream = effective_stream(call.stream, call.entry);
-  if (captures(call.stream, call.entry)) block.kind = Kind::graph;
+  if (is_in_capture(call.stream, call.entry)) block.kind = Kind::graph;
   return allocate(call, block);
 }
 
 CUresult release(const FreeCall& call) {
   spill().settle();
   if (call.address == 0) return service().free(call);
-  const bool captured = call.entry != Entry::mem_free && captures(call.stream, call.entry);
+  const bool captured = call.entry != Entry::mem_free && is_in_capture(call.stream, call.entry);
   if (captured) {  // a node of a graph: nothing is freed now, and only a graph's memory can be
     const CUresult result = program_memory(call.address) ? CUDA_ERROR_INVALID_VALUE : service().free(call);
     ledger().note(result == CUDA_SUCCESS ? "free_node" : "not_freed", call.address);
