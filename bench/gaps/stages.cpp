@@ -13,8 +13,8 @@
 #include <sstream>
 #include <string>
 
-#include "offload/plan/candidate.h"
-#include "offload/plan/residency_program.h"
+#include "offload/plan/decisions/residency_program.h"
+#include "offload/plan/schedule/candidate.h"
 #include "stowage/error.h"
 #include "stowage/machine_file.h"
 #include "stowage/planner.h"

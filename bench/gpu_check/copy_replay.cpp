@@ -5,7 +5,6 @@
 #include <map>
 #include <numeric>
 
-#include "tools/calibrate/drain.h"
 #include "tools/calibrate/stopwatch.h"
 
 namespace stowage::bench {

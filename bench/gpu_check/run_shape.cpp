@@ -20,7 +20,7 @@
 #include "stowage/engine.h"
 #include "stowage/error.h"
 #include "stowage/plan.h"
-#include "tools/calibrate/own_profile.h"
+#include "tools/calibrate/step_probe.h"
 
 namespace stowage::bench {
 namespace {

@@ -1,17 +1,17 @@
-// Checkpoints: all that a training run needs to go on to the same bits, in a folder that is whole or not
-// there.
+// Checkpoints: all that a training run needs to go on to the same bits, in a folder that is either complete
+// or absent.
 //
 //   DIR/step-000000000120/state.json    what is said below, and a checksum over itself
 //                         tensors.bin   the values' raw bytes as the machine holds them, tensor after tensor,
 //                                       each from a multiple of 64 bytes on, zeros between them
 //   DIR/best                            a link to the one with the least score, where such is kept
-// Values are by tensor name and have nothing of a plan in them: a run goes on under any budget, bucket size,
+// Values are stored by tensor name, without anything of a plan: a run goes on under any budget, bucket size,
 // order of micro-batches, number of threads and policy. Checksums are XXH3-128 (https://xxhash.com), which
 // finds damage, not forgery. Names and texts are UTF-8.
 //
-// A checkpoint is written under `.writing-<process>`, its files and the folder flushed to the disk, and then
-// renamed. A checkpoint that is removed is first renamed to `.removing-<process>`. So a folder with the name
-// `step-…` was written to its end, whenever the process or the machine stopped.
+// A checkpoint is written under `.writing-<process>`, its files and the folder are flushed to the disk, and
+// then it is renamed. A checkpoint that is removed is first renamed to `.removing-<process>`. A folder with
+// the name `step-…` is therefore complete, whenever the process or the machine stopped.
 #pragma once
 
 #include <cstdint>
@@ -44,27 +44,28 @@ struct CheckpointTensor {
 struct CheckpointState {
   std::uint64_t step = 0;  // completed; below 2^63
   std::uint64_t seed = 0;  // with the step: the key of all random draws
-  // Where the data goes on, in the words of whoever reads the data, e.g. epoch and sample.
+  // The position in the data from which the run goes on, in the reader's own words, e.g. epoch and sample.
   std::map<std::string, std::int64_t> data_position;
-  // What the run's arithmetic depends on (model, optimizer, schedule, data): name to value.
+  // Everything that the run's arithmetic depends on (model, optimizer, schedule, data): name to value.
   std::map<std::string, std::string> configuration;
   std::vector<CheckpointTensor> tensors;
-  // A measure of this state, such as a loss on data that is not trained on: less is better, and never NaN.
+  // A measure of this state, such as an evaluation loss: less is better, and never NaN.
   std::optional<double> score{};
   std::optional<LossScale> loss_scale{};  // of the next step, in fp16
   friend bool operator==(const CheckpointState&, const CheckpointState&) = default;
 };
 
-// For a configuration: the bytes' count and checksum.
+// Returns the count and checksum of `bytes`, for a configuration.
 std::string fingerprint(std::string_view bytes);
 
-// Parameters and optimizer state, in the graph's order.
+// Returns parameters and optimizer state, in the graph's order.
 std::vector<TensorId> lasting_tensors(const Graph& graph);
-// The same as they are in a checkpoint, without checksums. Throws InvalidInput where they are too large.
+// Returns these tensors as a checkpoint has them, without checksums. Throws InvalidInput if they are too
+// large.
 std::vector<CheckpointTensor> checkpoint_tensors(const Graph& graph);
 Bytes checkpoint_bytes(const std::vector<CheckpointTensor>& tensors);  // of tensors.bin
 
-// How a graph's state is reached, wherever it lives: the calls of Engine of the same names.
+// Access to a graph's state, wherever it lives: the calls of Engine of the same names.
 struct StateAccess {
   using FillPiece = std::function<void(Bytes offset, std::span<std::byte> piece)>;
   std::function<void(TensorId, const FillPiece&)> fill;
@@ -81,22 +82,22 @@ StateAccess state_access(EngineType& engine) {
 // A checkpoint that was found to be whole. Copyable; keeps no file open and no value in memory.
 class Checkpoint {
  public:
-  // Reads every byte, in pieces. Throws InvalidInput that names the file and the field or tensor: something
-  // is missing, damaged, of another format or version, or contradicts itself.
+  // Reads every byte, in pieces. Throws InvalidInput that names the file and the field or tensor that is
+  // missing, damaged, of another format or version, or contradictory.
   explicit Checkpoint(std::string folder);
 
   const std::string& folder() const { return folder_; }
   const CheckpointState& state() const { return state_; }
 
-  // Throw InvalidInput that names the first field in which the other one differs, and both values; of a
-  // configuration the names of the others too. A field that one of them lacks has its value in `absent`, if
-  // it is there.
+  // Throw InvalidInput that names the first field that differs, and both values; for a configuration also the
+  // names of the other fields that differ. A field that one side lacks has its value in `absent`, if that has
+  // it.
   void require_configuration(const std::map<std::string, std::string>& configuration,
                              const std::map<std::string, std::string>& absent = {}) const;
   void require_graph(const Graph& graph) const;
 
-  // Every value of a graph that `require_graph` accepts into its place. Checks the bytes once more as they
-  // pass: InvalidInput, and the values are then unknown, where somebody changed the files meanwhile.
+  // Writes every value into its place. Requires a graph that `require_graph` accepts. Checks the bytes once
+  // more as they pass: throws InvalidInput if the files have changed meanwhile; the values are then unknown.
   void load(const Graph& graph, const StateAccess& access) const;
 
  private:
@@ -104,17 +105,17 @@ class Checkpoint {
   CheckpointState state_;
 };
 
-// The checkpoints named `step-…` in `folder`, newest (the highest step) first. Nothing is opened: a
-// checkpoint that is listed may be damaged. Empty where there is no such folder. Throws InvalidInput where
-// the folder cannot be read.
+// Lists the checkpoints named `step-…` in `folder`, newest (the highest step) first, without opening them: a
+// listed checkpoint may be damaged. Returns an empty list if the folder does not exist. Throws InvalidInput
+// if it cannot be read.
 struct CheckpointName {
   std::string path;
   std::uint64_t step = 0;
 };
 std::vector<CheckpointName> list_checkpoints(const std::string& folder);
 
-// The one that the link `best` of `folder` leads to, and its score. Its tensors are not looked at. Nothing
-// where there is none, or none that can be read.
+// Returns the checkpoint that the link `best` of `folder` leads to, with its score, without a look at its
+// tensors; nullopt if there is none that can be read.
 struct BestCheckpoint {
   std::string path;  // folder/step-…
   std::uint64_t step = 0;
@@ -122,7 +123,7 @@ struct BestCheckpoint {
 };
 std::optional<BestCheckpoint> find_best_checkpoint(const std::string& folder);
 
-// The newest checkpoint is no good. `what()` says why and names the newest one that is good.
+// The newest checkpoint is damaged. `what()` says why and names the newest good one.
 class DamagedCheckpoint : public InvalidInput {
  public:
   DamagedCheckpoint(const std::string& message, std::string good)
@@ -133,8 +134,8 @@ class DamagedCheckpoint : public InvalidInput {
   std::string good_;
 };
 
-// The newest checkpoint of `folder`, nothing where there is none. Throws DamagedCheckpoint: an older one is
-// never taken unasked.
+// Opens the newest checkpoint of `folder`; nullopt if there is none. Throws DamagedCheckpoint if it is
+// damaged: an older one is never taken unasked.
 std::optional<Checkpoint> open_newest_checkpoint(const std::string& folder);
 
 // Why a checkpoint is kept.
@@ -143,32 +144,34 @@ enum class CheckpointRank : std::uint8_t {
   best,    // until another is the best
 };
 
-// The folder that a run writes its checkpoints to, its own as long as this lives. Not thread-safe.
+// The folder to which a run writes its checkpoints, locked for this run while the object lives. Not
+// thread-safe.
 class CheckpointFolder {
  public:
-  // Makes the folder, locks it, and removes what earlier processes left unfinished. Keeps the `keep` newest
-  // checkpoints, at least 1. Throws InvalidInput: it cannot be written, or another process has it.
+  // Makes the folder, locks it, and removes what previous processes left unfinished. Keeps the `keep` newest
+  // checkpoints, at least 1. Throws InvalidInput if it cannot be written, or another process has locked it.
   CheckpointFolder(std::string folder, std::uint64_t keep);
-  // For who will write a best one. Throws InvalidInput where `best` is there and is no link: a copy of a
-  // run's folder that followed links has a folder of this name, which cannot be replaced.
+  // Call before a best checkpoint is written. Throws InvalidInput if `best` exists and is no link: a copy of
+  // a run's folder that followed links has a folder of this name, which cannot be replaced.
   void require_best_link() const;
-  ~CheckpointFolder();  // removes a folder that it has made where nothing was written
+  ~CheckpointFolder();  // removes a folder that it made and nothing was written to
   CheckpointFolder(const CheckpointFolder&) = delete;
   CheckpointFolder& operator=(const CheckpointFolder&) = delete;
 
   // Reads a part of a value, by its place in `state.tensors`.
   using ReadValue = std::function<void(std::size_t tensor, Bytes offset, std::span<std::byte> into)>;
 
-  // Writes `state`, whose checksums it makes, and then removes what is older than the newest `keep` up to
-  // this step; later ones, of a run that was given up, stay until their step comes again. When it returns the
-  // checkpoint is on the disk. A folder that somebody has removed meanwhile is made again. Throws Error where
-  // the disk refuses: then the older ones are as they were and nothing of this one is left.
-  // `best`: the link `best` leads to this one from then on. What it leads to stays beside the newest `keep`.
+  // Writes `state` and its checksums, and then removes checkpoints that are older than the newest `keep` up
+  // to this step; later ones, of a run that was given up, stay until their step comes again. When it returns
+  // the checkpoint is on the disk. A folder that was removed meanwhile is made again. Throws Error if the
+  // disk refuses: then older checkpoints are as they were and nothing of this one is left.
+  // CheckpointRank::best: the link `best` leads to this checkpoint from then on; the one that it leads to is
+  // kept beside the newest `keep`.
   void write(CheckpointState state, const ReadValue& read, CheckpointRank rank = CheckpointRank::newest);
 
   const std::string& path() const { return folder_; }
-  // Removes the folder if this run made it and it is empty, as the destructor does. For a process
-  // that ends without destructors. Any thread.
+  // Removes the folder if this run made it and it is empty, as the destructor does, for a process that ends
+  // without destructors. May be called from any thread.
   void remove_unused() const;
 
  private:
@@ -181,28 +184,30 @@ class CheckpointFolder {
   int lock_ = -1;
 };
 
-// When a save may go on beside the training.
+// Whether a save goes on beside the training.
 enum class Saving : std::uint8_t {
   background,  // a copy on the host, and a thread that writes it
   blocking,    // no copy: `save` returns when the checkpoint is written
 };
 
-// Saves a graph's state at step boundaries. One caller; in the background one thread of its own.
+// Saves a graph's state at step boundaries. Not thread-safe: one caller. Owns the thread that writes in the
+// background.
 class CheckpointSaver {
  public:
-  // Background: takes a host copy of the whole state at once, so that no later save can lack it; throws
-  // OutOfMemory. `folder` must outlive it and be left alone meanwhile.
+  // Background: allocates the host copy of the whole state at once, so that no later save lacks memory;
+  // throws OutOfMemory. `folder` must outlive the saver and be used by nobody else meanwhile.
   CheckpointSaver(CheckpointFolder& folder, const Graph& graph, Saving saving);
-  ~CheckpointSaver();  // what has begun is written to its end
+  ~CheckpointSaver();  // finishes the save that has begun
 
   Bytes copy_bytes() const;  // of the host copy; 0 without one
 
-  // `state` without tensors. Background: waits for the save before, copies, and returns. What `access` throws
-  // comes out here; what the disk refuses does not: see `take_failures`.
+  // Saves `state` (without tensors) and the values of `access`. Background: waits for the previous save,
+  // copies, and returns. Rethrows what `access` throws; `take_failures` has the errors of the disk.
   void save(CheckpointState state, const StateAccess& access, CheckpointRank rank = CheckpointRank::newest);
   // Waits until nothing is being written.
   void finish();
-  // One sentence for each save that failed since the last call. Training can go on, and the next save too.
+  // Returns a sentence for each save that failed since the last call. Training can go on, and so can the next
+  // save.
   std::vector<std::string> take_failures();
 
  private:

@@ -26,9 +26,9 @@ struct BackendChoice {
   std::string reason;  // one line: which and why
 };
 
-// Opens nothing. "auto": CUDA where a driver and a card answer, else the simulated device; "simulated"
-// does not even look for a card. Throws InvalidInput for a name that is none of these, and for "cuda"
-// where there is no card, with the reason and what to do.
+// Chooses without opening. "auto": CUDA if a driver and a card answer, else the simulated device; "simulated"
+// does not even look for a card. Throws InvalidInput for any other name, and for "cuda" without a card, with
+// the reason and what to do.
 BackendChoice choose_device(const std::string& name);
 
 struct ChosenDevice {
@@ -36,7 +36,7 @@ struct ChosenDevice {
   std::string reason;  // one line: which and why
 };
 
-// The same, and opens it. Throws as choose_device, open_cuda_device and open_simulated_device do.
+// Chooses and opens. Throws as choose_device, open_cuda_device and open_simulated_device do.
 ChosenDevice open_device(const DeviceRequest& request);
 
 }  // namespace stowage

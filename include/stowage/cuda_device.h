@@ -1,7 +1,7 @@
-// The CUDA backend: a module that is loaded when it is first asked for, so that every program starts
-// where there is no driver. It is looked for in the file that the environment variable
-// STOWAGE_CUDA_BACKEND names, then in ../lib/stowage beside the program, then in stowage beside the library
-// that this code was linked into, then where it was built.
+// The CUDA backend: a module that is loaded on first use, so that programs start where there is no driver. It
+// is looked for in the file that the environment variable STOWAGE_CUDA_BACKEND names, then in ../lib/stowage
+// beside the program, then in stowage beside the library that this code was linked into, then where it was
+// built.
 //
 // Thread-safe.
 #pragma once
@@ -19,8 +19,8 @@ namespace stowage {
 
 struct CudaOptions {
   int ordinal = 0;  // as the CUDA runtime counts the cards it sees
-  // Device memory by cuMemMap where the driver has it. Else, and if false: cudaMalloc, and `reserve` throws
-  // InvalidInput.
+  // True: device memory by cuMemMap if the driver has it. False, or without it: cudaMalloc, and `reserve`
+  // throws InvalidInput.
   bool virtual_memory = true;
   // Calls leave the calling thread's current CUDA device as it was, where that one has a context; else they
   // make this one current.
@@ -30,22 +30,21 @@ struct CudaOptions {
 
 struct CudaStatus {
   bool available = false;  // a driver and a card answer
-  std::string reason;      // what was found, or why not and what to do
-  // The UUID of each card that this process sees, in the order of ordinals, as nvidia-smi -L prints them.
-  // Empty where a card does not tell its own. Where none is available, nothing.
+  std::string reason;      // the cards that were found, or why none and what to do
+  // The UUID of each card that this process sees, in the order of ordinals, as nvidia-smi -L prints them; ""
+  // for a card that does not tell it. An empty list if no card is available.
   std::vector<std::string> cards = {};
 };
 
 CudaStatus cuda_status();
 
-// A card behind the Device contract: lanes are non-blocking streams; the host lane is a stream of host
-// functions. `launch` calls the function at once on compute lanes, which enqueues on `native_stream`. Behind
-// a failed host function, later host functions are skipped, as the contract says, but kernels and copies run:
-// the failure is reported by the next synchronise behind it all the same. Accesses are only checked to lie in
-// live allocations (AccessViolation).
-// A fault of the card itself is sticky: every later call throws DeviceError until the process ends.
-// Throws InvalidInput with the reason where there is no such card or STOWAGE_ATTENTION is wrong, DeviceError,
-// OutOfMemory.
+// Opens a card as a Device: lanes are non-blocking streams; the host lane is a stream of host functions. On
+// compute lanes `launch` calls the function at once, which enqueues on `native_stream`. After a failed host
+// function later host functions are skipped, as the contract says, but kernels and copies run; the next
+// synchronise behind it reports the failure. Accesses are only checked to lie in live allocations
+// (AccessViolation). A fault of the card itself is sticky: every later call throws DeviceError until the
+// process ends. Throws InvalidInput with the reason where there is no such card or STOWAGE_ATTENTION is
+// wrong, DeviceError, OutOfMemory.
 std::unique_ptr<Device> open_cuda_device(const CudaOptions& options = {});
 
 // How the attention ops of this process were computed on its cards: launches by method, forward and backward
@@ -55,12 +54,12 @@ struct AttentionUse {
   std::uint64_t cudnn = 0;  // cuDNN's fused kernels
   std::uint64_t own = 0;    // our own for bf16 and f16
   std::uint64_t plain = 0;  // our own for f32, in plain arithmetic
-  // Why cuDNN did not compute a shape that it might have: one sentence for each shape and direction, in the
-  // order in which they came. The same sentences go to stderr.
+  // Why cuDNN did not compute a shape that it might have: a sentence for each shape and direction, in order
+  // of appearance. They go to stderr, too.
   std::vector<std::string> refusals;
 };
 
-// Since the process began; nothing where no card was opened.
+// Counts since the process began; zero if no card was opened.
 AttentionUse attention_use();
 
 // Kernels for the compute lane of a CUDA device, work types f32, bf16 and f16 (f64: InvalidInput at launch).

@@ -1,11 +1,11 @@
 // Device: memory, lanes and events of one accelerator, behind one small interface.
 //
-// Order is that of CUDA streams: a lane runs what it is given in order; `wait` holds a lane until
-// the work captured by the event's most recent `record` is done; an event never recorded holds
-// nobody. All calls may come from any thread, one at a time per lane. Calls that enqueue return at
-// once and report their own failure; a failure of the work itself is reported by the next
-// `synchronise` of the lane, or of a lane or event behind it, and the lane's later work is skipped
-// until then. Errors: DeviceError (naming the call), OutOfMemory, InvalidInput for a misuse.
+// Order is that of CUDA streams: a lane runs what it is given in order; `wait` holds a lane until the work
+// captured by the event's most recent `record` is done; an event never recorded holds nobody. Calls may come
+// from any thread, one at a time per lane. Calls that enqueue return at once and report their own failure; a
+// failure of the work itself is reported by the next `synchronise` of the lane, or of a lane or event behind
+// it, and the lane's later work is skipped until then. Errors: DeviceError (naming the call), OutOfMemory,
+// InvalidInput for a misuse.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ namespace stowage {
 enum class MemoryKind : std::uint8_t {
   device,
   pinned,    // page-locked memory of the host
-  pageable,  // memory of the host that is not page-locked, for what is not copied: copies of it are slower
+  pageable,  // other memory of the host, for values that are not copied: its copies are slower
 };
 const char* to_string(MemoryKind kind);
 
@@ -38,12 +38,12 @@ struct DeviceInfo {
 struct MemoryInfo {
   Bytes total = 0;
   Bytes free = 0;
-  // Of `total`, what the context and the libraries hold beside all allocations. It grows when a library
-  // loads more code; on a card that is shared, what others have taken since it was opened counts too.
+  // The part of `total` that the context and the libraries hold beside all allocations. It grows when a
+  // library loads more code; on a shared card it includes what others have taken since the card was opened.
   Bytes overhead = 0;
 };
 
-// What the device has seen since it was opened (or since `reset_counters`).
+// Counts since the device was opened (or since `reset_counters`).
 struct DeviceCounters {
   std::uint64_t calls = 0;  // every call that can fail
   std::uint64_t device_allocations = 0;
@@ -62,10 +62,10 @@ struct Access {
   AccessMode mode = AccessMode::read;
 };
 
-// `function(context)` runs on the lane: for a GPU it enqueues kernels on the lane's stream, for the
-// simulated device and on host lanes it is the work itself. `context` must outlive the work;
-// `name` and `accesses` only the call. `accesses` is everything the work reads and writes, in
-// device memory and in host memory of the device's; devices that cannot check ignore it.
+// `function(context)` runs on the lane: for a GPU it enqueues kernels on the lane's stream, for the simulated
+// device and on host lanes it is the work itself. `context` must outlive the work; `name` and `accesses` only
+// the call. `accesses` lists everything that the work reads and writes in device memory and in host memory of
+// this device; devices that cannot check ignore it.
 struct Launch {
   std::string_view name;
   void (*function)(void* context) = nullptr;
@@ -84,10 +84,11 @@ class Device {
   virtual DeviceInfo info() const = 0;
   virtual MemoryInfo memory_info() const = 0;
 
-  // At least 256-byte aligned, never null; bytes > 0. Host memory is zero. OutOfMemory with the account
-  // when it cannot.
+  // Returns memory aligned to at least 256 bytes, never null. Requires bytes > 0. Host memory is zeroed.
+  // Throws OutOfMemory with the account.
   virtual void* allocate(MemoryKind kind, Bytes bytes) = 0;
-  // Waits for nothing: the caller has synchronised. Throws InvalidInput for a foreign address.
+  // Waits for nothing: the caller has synchronised. Throws InvalidInput for an address that the device did
+  // not give out.
   virtual void release(MemoryKind kind, void* address) = 0;
 
   // Virtual ranges: address space first, memory later. `offset`, `bytes` and `piece` are multiples of
@@ -108,17 +109,17 @@ class Device {
   // destroyed. Throws InvalidInput where the device has no native streams, and for a handle that means
   // another stream on each thread.
   virtual LaneId adopt_lane(void* native_stream);
-  // Whether the stream under an adopted lane is being captured into a graph. While it is, nothing may be
-  // recorded on the lane, which may wait for nothing from outside the capture, and an event that was recorded
-  // within the capture may never be asked. Other calls are safe for a capture under way on any
-  // thread, but for waiting for the captured lane or destroying it.
+  // True while the stream under an adopted lane is being captured into a graph. Meanwhile nothing may be
+  // recorded on the lane, the lane may wait for nothing from outside the capture, and an event that was
+  // recorded within the capture may never be queried. Waiting for the captured lane or destroying it is not
+  // safe either; other calls are, on any thread.
   virtual bool is_captured(LaneId lane) const {
     static_cast<void>(lane);
     return false;
   }
   virtual EventId create_event() = 0;
-  // The same for order and waiting alone, which costs a card less. elapsed_seconds throws InvalidInput for
-  // it.
+  // Creates an event for order and waiting alone, which costs a card less. elapsed_seconds throws
+  // InvalidInput for it.
   virtual EventId create_untimed_event() { return create_event(); }
   virtual void destroy_event(EventId event) = 0;
 
@@ -127,18 +128,19 @@ class Device {
   virtual bool query(EventId event) = 0;        // true when done (or never recorded)
   virtual void synchronise(EventId event) = 0;  // blocks the caller
   virtual void synchronise_lane(LaneId lane) = 0;
-  // Device time between two recorded, finished events. On a card, where one is of a host lane and the other
-  // is not, to some 10 microseconds, and so at times less than 0.
+  // Device time between two recorded, finished events. On a card, between an event of a host lane and one of
+  // another lane, it is accurate to some 10 microseconds, and so may be negative.
   virtual double elapsed_seconds(EventId from, EventId to) = 0;
 
-  // Exactly one side is device memory and the other the host's; direction follows from the lane's role. Where
-  // that is pageable, the call may wait for all that the lane was given before, and for the copy.
+  // Copies between device memory and host memory; exactly one side is device memory, and the lane's role
+  // gives the direction. With pageable host memory the call may wait for all previous work of the lane, and
+  // for the copy.
   virtual void copy(LaneId lane, void* to, const void* from, Bytes bytes, std::string_view name) = 0;
   virtual void launch(LaneId lane, const Launch& launch) = 0;
-  // The range's contents are dead from here on this lane (the simulated device poisons it).
+  // Says that the range's contents are dead from here on this lane (the simulated device poisons it).
   virtual void discard(LaneId lane, void* address, Bytes bytes) = 0;
-  // What kernels get as LaunchArguments::stream: the cudaStream_t of a CUDA device's lane; null where
-  // kernels run in place.
+  // Returns LaunchArguments::stream for kernels: the cudaStream_t of a CUDA device's lane; null if kernels
+  // run in place.
   virtual void* native_stream(LaneId lane) {
     static_cast<void>(lane);
     return nullptr;

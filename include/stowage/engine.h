@@ -1,14 +1,17 @@
 // Engine: runs a plan on a device. Allocates at construction, nothing after the first step.
 //
 // Not thread-safe: one caller. The commit rule: no weight that anything reads changes before every gradient
-// of the step has landed and its norm is known, and it and the loss are finite; from then on the update
-// completes and the step counts. An update may begin before that (InstructionKind::speculate), and is taken
-// back to the bit where the step does not count. A call that throws leaves the state at a step boundary
-// (`completed_steps`), and the engine can go on.
+// of the step has landed, its norm is known, and norm and loss are finite; from then on the update completes
+// and the step counts. An update that begins before that (InstructionKind::speculate) is undone bit-exactly
+// if the step does not count. A call that throws leaves the state at a step boundary (`completed_steps`), and
+// the engine can go on.
 //
-// The commit rule does not hold for a plan with updates before the gate that are made for good
-// (Plan::optimizer_in_backward). Once the first of them has begun, a step that throws has been made in part:
-// the error says so, and from then on every call that needs weights or state throws DeviceError.
+// The commit rule does not hold with Plan::optimizer_in_backward, whose updates before the gate are made for
+// good. Once the first such update has begun, a step that throws has been made in part: the error says so,
+// and from then on every call that needs weights or state throws DeviceError.
+//
+// All host memory is taken through the device, page-locked or not. On a card it is at the NUMA node that the
+// card is next to, as far as that has room (docs/devices.md).
 #pragma once
 
 #include <cstdint>
@@ -52,8 +55,8 @@ class StepError : public DeviceError {
 };
 
 // Verify mode: the replay of an op has written other bits than the op's first launch in the same step. The
-// kernel is not replayable on this device, or something has changed what it reads. The step was not made, and
-// the state is that of a step boundary, as for any StepError before the gate. `op()` is the op's name.
+// kernel is not replayable on this device, or its inputs have changed. The step was not made, and the state
+// is that of a step boundary, as for any StepError before the gate. `op()` is the op's name.
 class RecomputeMismatch : public StepError {
  public:
   RecomputeMismatch(const StepError& error, std::string kernel, std::string tensor, std::uint64_t step)
@@ -69,17 +72,18 @@ class RecomputeMismatch : public StepError {
 };
 
 // The loss or the gradient norm of a step is NaN or infinite. The update was skipped: weights and optimizer
-// state are those of a step boundary. The engine has run the step once more, up to its gate, and looked at
-// every result: `op()` is the first op, in the plan's order, with one that is not finite.
+// state are those of a step boundary. The engine has run the step once more, up to its gate, which gives the
+// same bits, and looked at every result: `op()` is the first op, in the plan's order, with a result that is
+// not finite. Steps that are finite pay nothing for this.
 class NonFinite : public StepError {
  public:
   enum class Origin : std::uint8_t {
-    op,       // all that `op()` read was finite
+    op,       // everything that `op()` read was finite
     given,    // `tensor()` is a parameter, optimizer state or an input, and was not finite before the step
     norm,     // gradients are finite, the sum of their squares is not
-    unknown,  // the second time all was finite; `op()` is that of the gate, `tensor()` empty
-    // It was not looked for, since updates of the step had been made for good (Plan::optimizer_in_backward),
-    // and weights and state are lost. As for `unknown`, `op()` is that of the gate.
+    unknown,  // the second run was finite; `op()` is that of the gate, `tensor()` empty
+    // The op was not searched for: updates of the step had been made for good (Plan::optimizer_in_backward),
+    // and weights and state are lost. `op()` is that of the gate, as for `unknown`.
     not_searched,
   };
   struct Finding {
@@ -88,8 +92,8 @@ class NonFinite : public StepError {
     double loss = 0;
     double grad_norm = 0;
     std::string kernel;  // of `op()`
-    std::string tensor;  // the op's result, or for `given` what it read
-    std::string text;    // all that for people, without the step's number and what to do
+    std::string tensor;  // the op's result; for `given` the tensor that it read
+    std::string text;    // the finding for people, without the step's number and what to do
   };
   NonFinite(const StepError& error, Finding finding) : StepError(error), finding_(std::move(finding)) {}
   const Finding& finding() const { return finding_; }
@@ -98,53 +102,54 @@ class NonFinite : public StepError {
   Finding finding_;
 };
 
-// Selects which times a step's events measure beside its seconds. Each event costs a card time of its own.
+// Selects which times a step's events measure beside its seconds. Every event costs a card some time.
 enum class Measurement : std::uint8_t {
-  step,      // nothing
+  step,      // nothing else
   stalls,    // stall_fraction and collective_seconds: events where the compute lane may have to wait, and
              // around collectives
-  timeline,  // that, and Engine::last_timeline: events around every instruction
+  timeline,  // stalls, and Engine::last_timeline: events around every instruction
 };
 
 struct EngineOptions {
-  // Needed where the graph is that of one of several ranks (Graph::share): makes the graph's collectives, for
-  // the same rank of as many. All ranks make their engines together, and then the same steps, each on a
-  // thread or in a process of its own. All have the same plan, seed and first step: else InvalidInput on all.
-  // The communicator must outlive the engine; an engine that cannot be made, or the first step that fails, on
-  // any rank ends it for all.
+  // Makes the graph's collectives; required for a rank's graph (Graph::share), with the same rank and size.
+  // The ranks make their engines together, and then the same steps, each on a thread or in a process of its
+  // own. Plan, seed and first step must be the same on all ranks, else InvalidInput on all: two valid plans
+  // may order collectives differently, and a communicator tells calls apart by their sizes alone. The
+  // communicator must outlive the engine; an engine that cannot be made, or a step that fails, on any rank
+  // ends the communicator for all.
   Communicator* communicator = nullptr;
   std::uint64_t seed = 1;
   bool validate = true;  // judge the plan first; throws InvalidInput when it is invalid
   Measurement measurement = Measurement::stalls;
   // False: parameters start at zero, for a caller that writes them all from a file.
   bool initialise = true;
-  // Steps that were completed before, by the run whose state the caller writes into this engine: the first
-  // step that it makes is this one, as random draws, bias correction and reports count.
+  // Number of the first step that the engine makes: as many were completed by the run whose state the caller
+  // writes into it. Random draws, bias correction and reports count from there.
   std::uint64_t first_step = 0;
-  // Verify mode: the results of every op that the plan replays are hashed, bit by bit, when the op is first
-  // launched and again after its replay; a difference throws RecomputeMismatch. Slow: waits for each of these
-  // launches and copies what they wrote to the host, through page-locked memory of its own (at most 4 MiB,
-  // beside the plan's). The numbers stay the same.
+  // Verify mode: the results of every op that the plan replays are hashed when the op is first launched and
+  // again after its replay; a difference throws RecomputeMismatch. Slow: waits for each such launch and
+  // copies its results to the host, through page-locked memory of its own (at most 4 MiB, beside the plan's).
+  // The numbers stay the same.
   bool verify_recompute = false;
-  // Where the host cannot page-lock what the plan has page-locked, take ordinary memory (Engine::unpinned);
-  // false: throw OutOfMemory. The numbers stay the same. On a card, transfers of ordinary memory are slow,
-  // and nothing overlaps them: see Device::copy.
+  // If the host cannot page-lock a bucket that the plan has page-locked: true takes ordinary memory
+  // (Engine::unpinned), false throws OutOfMemory. The numbers stay the same. On a card, transfers of ordinary
+  // memory are slow, and nothing overlaps them: see Device::copy.
   bool pageable_fallback = false;
   Machine machine;                     // modelled op times, for a device that runs in virtual time
   std::optional<LaunchTable> kernels;  // of the compute lane; default: launch_table_for(device)
-  // Of the host lane. Default: the CPU's; on a simulated device `kernels`, if given.
+  // Kernels of the host lane. Default: the CPU's; on a simulated device `kernels`, if given.
   std::optional<LaunchTable> host_kernels;
 };
 
 struct StepOptions {
   double learning_rate = 1e-3;
-  // Whether updates that the plan speculates are made before the gate: no influence on any bit, but on time.
-  // None: unless each of the last Engine::clipped_in_a_row steps was clipped.
+  // True: updates that the plan speculates are made before the gate. It changes the time, no bit. Not set:
+  // they are, unless each of the last Engine::clipped_in_a_row steps was clipped.
   std::optional<bool> speculate = std::nullopt;
-  // Scales the step's gradients, and lets a step whose gradient norm is not finite while its loss is pass
-  // without a change to any weight or optimizer state, where the scale is above LossScale::least: the step
-  // counts all the same, and `next` is told of it. None: scale 1, and such a norm is NonFinite. InvalidInput
-  // where it is not valid, or the plan has Plan::optimizer_in_backward.
+  // Scales the step's gradients. If the scale is above LossScale::least and the gradient norm is not finite
+  // while the loss is, the step counts but changes no weight or optimizer state; tell `next` of it. Not set:
+  // scale 1, and such a norm is NonFinite. InvalidInput if it is not valid, or the plan has
+  // Plan::optimizer_in_backward.
   std::optional<LossScale> loss_scale = std::nullopt;
 };
 
@@ -152,28 +157,27 @@ struct StepReport {
   std::uint64_t step = 0;  // 0-based index of the step that was made
   double loss = 0;
   double grad_norm = 0;
-  double seconds = 0;  // from the end of the step before to the end of this one, less `idle_seconds`
-  // In which nothing was in flight between the two steps: from the end of a drain (`drain`, `read`, `write`,
-  // `fill`, `last_timeline`) to the begin of this step. 0 where the caller did not drain.
+  double seconds = 0;  // from the end of the previous step to the end of this one, less `idle_seconds`
+  // Time between the two steps with nothing in flight: from the end of a drain (`drain`, `read`, `write`,
+  // `fill`, `last_timeline`) to the begin of this step. 0 if the caller did not drain.
   double idle_seconds = 0;
-  double stall_fraction =
-      0;                // share of `seconds` in which the compute lane had nothing to run (0 if not measured)
-  Bytes h2d_bytes = 0;  // measured in this step; what verify mode copies is left out
+  // Part of `seconds` in which the compute lane had nothing to run. 0 if not measured.
+  double stall_fraction = 0;
+  Bytes h2d_bytes = 0;  // measured in this step, without the copies of verify mode
   Bytes d2h_bytes = 0;
   Bytes peer_bytes = 0;  // received from the other ranks, padding included
-  // In which collectives of this rank were under way, from when its lane came to them: what it waited for
-  // other ranks is in it. 0 if not measured.
+  // Seconds this rank spent in collectives, waiting for other ranks included. 0 if not measured.
   double collective_seconds = 0;
   Bytes device_peak_bytes = 0;         // highest device byte touched so far
   std::uint64_t verified_replays = 0;  // replays whose bits were compared in this step (verify mode)
   double clip_scale = 1;               // of the gradients; below 1: the step was clipped
   bool overflowed = false;             // the norm is not finite, and the step changed nothing
-  // Updates that began before the gate: of them, commits undo all if the step was clipped or overflowed, else
+  // Updates that began before the gate. Commits undo all of them if the step was clipped or overflowed, else
   // none.
   std::uint64_t speculated_updates = 0;
 };
 
-// One input tensor of the step.
+// The values of one input tensor.
 struct InputData {
   TensorId tensor = no_id;
   std::span<const std::int32_t> values;
@@ -190,13 +194,13 @@ class Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  // So many clipped steps, one after another, let the engine expect that the next one is clipped, too.
+  // After this many clipped steps in a row the engine expects the next one to be clipped.
   static constexpr std::uint32_t clipped_in_a_row = 4;
 
-  // Runs one step; returns when its loss and norm are known. Updates may still run and overlap the
-  // next step. Throws StepError; NonFinite if the loss or the norm is NaN or infinite (but see
-  // StepOptions::loss_scale); RecomputeMismatch in verify mode. Whatever it throws has failed the
-  // communicator on all ranks; where another rank has failed first, CommunicatorError, which names it.
+  // Runs one step; returns when its loss and norm are known. Updates may still run and overlap the next step.
+  // Throws StepError; NonFinite if the loss or the norm is NaN or infinite (but see StepOptions::loss_scale);
+  // RecomputeMismatch in verify mode; CommunicatorError, which names the rank, if another rank failed first.
+  // An error fails the communicator on all ranks.
   StepReport step(std::span<const InputData> inputs, const StepOptions& options);
 
   // Buckets that the plan has page-locked and that are not (EngineOptions::pageable_fallback).
@@ -211,13 +215,13 @@ class Engine {
   // failed `write` the tensor's value is unknown until it is written again.
   std::vector<std::byte> read(TensorId tensor);
   void write(TensorId tensor, std::span<const std::byte> value);
-  // The same for a part of the value, from byte `offset` on.
+  // Same for a part of the value, from byte `offset` on.
   void read(TensorId tensor, Bytes offset, std::span<std::byte> into);
   void write(TensorId tensor, Bytes offset, std::span<const std::byte> value);
-  // The whole value, made where it lives: `piece` is called for parts that follow one another and fills each.
-  // Where the value has a place on the host, its own bytes there are the one part; else each is page-locked
-  // memory for a transfer, of at most 4 MiB, that begins at a multiple of 64 bytes of the value. What `piece`
-  // throws comes out here, and the value is then unknown until it is written again.
+  // Makes the whole value where it lives: calls `piece` for consecutive parts, and it fills each. A value
+  // with a place on the host is one part, its own bytes there. Other values have parts of at most 4 MiB in
+  // page-locked memory, which begin at multiples of 64 bytes. Rethrows what `piece` throws; the value is then
+  // unknown until it is written again.
   using FillPiece = std::function<void(Bytes offset, std::span<std::byte> piece)>;
   void fill(TensorId tensor, const FillPiece& piece);
 

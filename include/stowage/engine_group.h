@@ -1,17 +1,18 @@
-// EngineGroup: one model trained by one or several devices, as if by one Engine. The devices are of this
-// process, or each of a process of its own.
+// EngineGroup: one model trained by one or several devices, as if by one Engine. All devices are in this
+// process, or each is in a process of its own.
 //
-// Each device is a rank, with an engine of its own on the plan that all share. Parameters and optimizer state
-// are read and written whole, by the tensors of the graph that one device would train, `whole`. So a
-// checkpoint of one group is good for any other with as many micro-batches and gradient groups in all.
-// Losses, norms and every bit of these values are those of one device.
+// A device is a rank, with an engine of its own; all run the same plan. Parameters and optimizer state are
+// read and written whole, by the tensors of the graph that one device would train, `whole`. A checkpoint of
+// one group therefore serves any other with as many micro-batches and gradient groups in all. Losses, norms
+// and every bit of these values are those of one device.
 //
 // Not thread-safe: one caller. Calls run on a thread for each rank of the process, and return when all have.
 // If ranks throw, the call throws one of their errors: the one that made the others fail.
 //
-// Processes. All make the same calls with the same arguments, in the same order. Constructors, `step` and
-// `read` meet those of the others and throw CommunicatorError where another process fails or dies; `write`
-// and `fill` need no other.
+// Processes make the same calls with the same arguments, in the same order. Constructors, `step` and `read`
+// meet those of the others, whose shares travel in pieces of at most 1 MiB, and throw CommunicatorError if
+// another process fails or dies; `write` and `fill` need no other process. Nothing that ranks decide alike
+// may depend on a measurement: let one rank plan for all.
 #pragma once
 
 #include <cstdint>
@@ -27,11 +28,11 @@ namespace stowage {
 
 class EngineGroup {
  public:
-  // `ranks`: the graph of each device, in the order of devices; empty where there is one, which trains
-  // `whole`. `plan` is of any of them. Several devices are all simulated ones (make_local_communicators,
-  // which takes `link`), or all CUDA cards (open_nccl_communicator; tested over fakes of CUDA and NCCL).
-  // `options.communicator` is ignored. Graphs and plan are copied; devices outlive the group. Throws
-  // InvalidInput where graphs do not belong together, and what Engine throws.
+  // `ranks`: the graph of each device, in the order of devices; empty for one device, which trains `whole`.
+  // `plan` is a plan of any of these graphs. Several devices are all simulated ones
+  // (make_local_communicators, which takes `link`), or all CUDA cards (open_nccl_communicator; tested over
+  // fakes of CUDA and NCCL). `options.communicator` is ignored. Graphs and plan are copied; devices outlive
+  // the group. Throws InvalidInput if the graphs do not belong together, and what Engine throws.
   EngineGroup(std::span<Device* const> devices, const Graph& whole, std::span<const Graph> ranks,
               const Plan& plan, const EngineOptions& options, const CommunicatorOptions& link = {});
   // The device of this process, which is the communicator's rank and trains the graph `rank`. Both outlive
@@ -46,11 +47,11 @@ class EngineGroup {
 
   std::size_t size() const;  // ranks, in all processes
 
-  // As Engine's. `inputs` are those of `whole`. The report is that of the process's first rank, with the
+  // As Engine's. `inputs` are those of `whole`. Returns the report of the process's first rank, with the
   // largest peak of its ranks. After an error a group of several devices is lost, since some may have made
   // the step: other calls throw, and a new group goes on from a checkpoint.
   StepReport step(std::span<const InputData> inputs, const StepOptions& options);
-  // Of each rank of the process: its own report of the last step that all have made.
+  // Returns each rank's own report of the last step that all have made, for the ranks of this process.
   std::span<const StepReport> reports() const;
   void drain();
   std::uint64_t completed_steps() const;
@@ -64,10 +65,10 @@ class EngineGroup {
   void write(TensorId tensor, Bytes offset, std::span<const std::byte> value);
   void fill(TensorId tensor, const Engine::FillPiece& piece);
 
-  // For what one process does with values, such as writing them to a file: calls `work` in rank 0's process,
-  // where it may read values as often as it likes and make no other call of the group. The other processes
-  // call this too, and hand over their parts meanwhile. What `work` throws comes out in rank 0's process
-  // alone. In one process: calls `work`.
+  // Calls `work` in rank 0's process, for example to write values to a file. `work` may read values as often
+  // as it likes and make no other call of the group. The other processes call this too, and hand over their
+  // shares meanwhile. An exception of `work` is rethrown in rank 0's process alone. A group in one process
+  // just calls `work`.
   void on_first(const std::function<void()>& work);
 
  private:

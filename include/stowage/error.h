@@ -19,8 +19,8 @@ class InvalidInput : public Error {
   using Error::Error;
 };
 
-// The caller asked for an end before there was a result, as by PlanOptions::stop. Nothing was changed: the
-// same work can be asked for anew.
+// The caller asked for an end before there was a result, as by PlanOptions::stop. Nothing has changed: the
+// same work can be started again.
 class Cancelled : public Error {
  public:
   using Error::Error;
@@ -67,8 +67,8 @@ class CommunicatorError : public Error {
   int failed_rank_;
 };
 
-// The simulated device saw two accesses that nothing orders, an access to dead or foreign bytes, or
-// one past the end of an allocation: a defect in a plan or in a launch's declared accesses.
+// The simulated device saw two unordered accesses, an access to dead or foreign bytes, or one past the end of
+// an allocation: a defect in a plan or in a launch's declared accesses.
 class AccessViolation : public DeviceError {
  public:
   using DeviceError::DeviceError;

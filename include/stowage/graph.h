@@ -38,12 +38,12 @@ using TensorId = std::uint32_t;
 using OpId = std::uint32_t;
 inline constexpr std::uint32_t no_id = 0xffffffffU;
 
-// How a parameter starts: normal draws from a counter-based generator keyed by (seed, tensor name).
+// A parameter's initial values: normal draws from a counter-based generator keyed by (seed, tensor name).
 struct Initializer {
   double mean = 0;
   double standard_deviation = 0;  // 0: every element is `mean`
-  // The number of the draw that element 0 takes; even. Above 0 for a later part of a parameter that ranks
-  // share, so that all parts together have the values of the whole.
+  // Number of the draw that element 0 takes; even. A rank's share of a parameter begins at its place in the
+  // whole, so that all shares together have the values of the whole.
   std::int64_t first_element = 0;
   friend bool operator==(const Initializer&, const Initializer&) = default;
 };
@@ -64,8 +64,8 @@ struct Tensor {
   friend bool operator==(const Tensor&, const Tensor&) = default;
 };
 
-// The address of a tensor of `bytes` in device memory is a multiple of this, in every plan: the next power of
-// two of its size, at least 8 and at most 256. Kernels count on it.
+// The address of a tensor of `bytes` in device memory is a multiple of this in every plan: its size rounded
+// up to a power of two, at least 8 and at most 256. Kernels count on it.
 inline constexpr Bytes most_tensor_alignment = 256;
 constexpr Bytes tensor_alignment(Bytes bytes) {
   return std::bit_ceil(std::clamp(bytes, Bytes{8}, most_tensor_alignment));
@@ -74,32 +74,34 @@ constexpr Bytes tensor_alignment(Bytes bytes) {
 using Attribute = std::variant<std::int64_t, double, std::string>;
 using Attributes = std::map<std::string, Attribute, std::less<>>;
 
-// `writes[write]` may occupy the bytes of `reads[read]`. The op is then the last reader of that
-// tensor in the step, the sizes are equal, and the planner gives both the same bytes. A tensor that
-// is both read and written (an update in place) needs no entry.
+// `writes[write]` may occupy the bytes of `reads[read]`. Requires that the op is the last reader of that
+// tensor in the step and that the sizes are equal; the planner gives both the same bytes. A tensor that is
+// both read and written (an update in place) needs no entry.
 struct Alias {
   std::uint32_t write = 0;
   std::uint32_t read = 0;
   friend bool operator==(const Alias&, const Alias&) = default;
 };
 
-// What one execution of the op costs, whatever the machine; or what it took on the one that was measured.
+// The cost of one execution of the op: on any machine by flops and bytes, or as measured on one machine.
 struct OpCost {
   double flops = 0;  // floating-point operations
   double bytes = 0;  // memory traffic, reads plus writes
-  // Measured on the device, its launch included (trace.h): there it stands in the place of both. Steps on the
-  // host go by `bytes` all the same.
+  // Measured on the device, its launch included (trace.h); replaces flops and bytes there. Steps on the host
+  // go by `bytes` all the same.
   std::optional<double> seconds{};
-  double peer_bytes = 0;  // that the other ranks send to this one, padding included
-  // The type in which it computes, whose rate of the machine its `flops` have (Machine::flops_of); nothing:
-  // the graph's (work_type in machine_file.h).
+  double peer_bytes = 0;  // received from the other ranks, padding included
+  // The type in which the op computes; Machine::flops_of has its rate. Not set: the graph's (work_type in
+  // machine_file.h).
   std::optional<DataType> type{};
   friend bool operator==(const OpCost&, const OpCost&) = default;
 };
 
-// One operation of the step. A launch table (launch_table.h) binds `kernel` to code.
-// Ops are replayable, unless they say otherwise: given the same inputs, step and seed, they write the same
-// bits, and nothing else.
+// An operation of the step. A launch table (launch_table.h) binds `kernel` to code. Ops are replayable,
+// unless they say otherwise: given the same inputs, step and seed, they write the same bits, and nothing
+// else. Randomness is counter-based (Philox keyed by seed, step, sample, op), so a replay needs no saved
+// state. Accumulation is an op that names what it adds to. A forward or backward op has at most 1,024 inputs
+// and activations, since planning time grows with their square.
 struct Op {
   std::string name;    // unique, e.g. "h.3.mlp.fc.linear"
   std::string kernel;  // e.g. "linear"; the contract of each is in launch_table.h
@@ -108,18 +110,17 @@ struct Op {
   std::vector<TensorId> writes;
   std::vector<Alias> may_alias;
   Phase phase = Phase::forward;
-  // One micro-batch of the half-block (or embedding, or head) that the op belongs to. Forward ops of one
-  // unit are consecutive; a backward op has the unit of its forward op. Update ops have `no_id`.
+  // The op's micro-batch of its half-block (or embedding, or head). Forward ops of a unit are consecutive; a
+  // backward op has the unit of its forward op. Update ops have `no_id`.
   std::uint32_t unit = no_id;
   OpCost cost;
   bool replayable = true;  // false: no plan computes it again
   friend bool operator==(const Op&, const Op&) = default;
 };
-// Whether a Communicator makes it: the kernels `gather` and `exchange` (launch_table.h).
+// True for the kernels that a Communicator makes, `gather` and `exchange` (launch_table.h).
 inline bool is_collective(const Op& op) { return op.kernel == "gather" || op.kernel == "exchange"; }
 
-// Which part of the batch a graph computes, where `ranks` devices share it: of equal, consecutive parts
-// that of number `rank`.
+// The part of the batch that a graph computes: number `rank` of `ranks` equal, consecutive parts.
 struct BatchShare {
   std::uint32_t rank = 0;
   std::uint32_t ranks = 1;
@@ -128,58 +129,59 @@ struct BatchShare {
 
 // A *chunk grid* cuts a large parameter, its final gradient and its optimizer state into the same slices,
 // each of some whole rows. Parts of the norm, updates and optimizer state go by slices, so that a plan may
-// keep and update each where it likes. The grid is part of the graph: no budget, device or bucket changes it.
-//   "wte.weight"         parameter         [49152, 768]: what forward and backward read
-//   "wte.weight.slice1"  slice of it       [5504, 768], from row 5504 on: what "wte.weight.adamw.slice1"
-//   updates "wte.weight.adam_m"  optimizer state   [49152, 768]: no op touches it but in slices, so a plan
-//   may have
-//                                          each of them elsewhere
-// The slices of a tensor stand behind it, in order, and are all of its rows. They are of a parameter, which
-// update ops read and write in slices alone; of its final gradient, which one op writes as a whole and others
-// read; or of optimizer state, whose slices have the shapes of the parameter's, or are one f32 for each block
-// of them (moments.h).
+// keep and update each where it likes. The grid is part of the graph and of its bits: no budget, device or
+// bucket changes it. Checkpoints and model files name the wholes.
+//   "wte.weight"                 parameter        [49152, 768]   forward and backward read it
+//   "wte.weight.slice1"          its slice        [5504, 768]    from row 5504 on
+//   "wte.weight.adam_m"          optimizer state  [49152, 768]   no op touches it but in slices, so a plan
+//                                                                may have each slice elsewhere
+// The op "wte.weight.adamw.slice1" updates the slice.
+//
+// The slices of a tensor stand behind it, in order, and cover all its rows. Update ops read and write a cut
+// parameter in slices alone. Its final gradient is written as a whole by one op and read in slices. The
+// slices of its optimizer state have the shapes of the parameter's slices, or are one f32 for each block of
+// their elements (moments.h).
 struct Graph {
   std::vector<Tensor> tensors;
   std::vector<Op> ops;  // program order: forward, then backward, then update
-  // E.g. "h.3.mlp", "micro.1.h.3.mlp". Units are numbered in forward order: half-block by half-block, and in
-  // each all its micro-batches.
+  // E.g. "h.3.mlp", "micro.1.h.3.mlp". Units are numbered in forward order: half-block by half-block, and
+  // within it by micro-batch.
   std::vector<std::string> unit_names;
   // Equal parts of the batch, whose gradients are summed. Program order is layer-major: backward goes from
-  // the last half-block to the first, and in each of them, as forward does, through micro-batches 0, 1, …
+  // the last half-block to the first, and within each, as forward does, through micro-batches 0, 1, …
   std::uint32_t micro_batches = 1;
-  // Equal, consecutive groups of micro-batches, over which a use's gradients and the loss are added up as
-  // TreeSum (tree_sum.h) says: a power of two that divides micro_batches.
+  // Equal, consecutive groups of micro-batches; a power of two that divides micro_batches. A use's gradients
+  // and the loss are added up over them as TreeSum (tree_sum.h) says.
   std::uint32_t gradient_groups = 1;
-  // Several devices, the ranks, can train one model together. Each then has a graph of its own: its part of
-  // the batch, and its share of every parameter, gradient and optimizer state. Ops of the kernels `gather`
-  // and `exchange` bring what the other ranks have (Communicator). The graphs of all ranks are alike but for
+  // Several devices, the ranks, can train one model together. A rank has a graph of its own, with its part of
+  // the batch and its share of every parameter, gradient and optimizer state. The kernels `gather` and
+  // `exchange` bring the other ranks' shares (Communicator). The graphs of all ranks are alike but for
   // attributes and initializers, so one plan serves all.
   BatchShare share{};
   TensorId loss = no_id;  // f64 scalar, written by a forward or backward op; copied to the host every step
   TensorId clip = no_id;  // f64 {2}: global gradient norm, scale; written by the "clip" op
-  std::int64_t samples = 0, tokens = 0;  // of a step, for reports; 0: not known
+  std::int64_t samples = 0, tokens = 0;  // per step, for reports; 0: not known
 
   const Tensor& tensor(TensorId id) const { return tensors[id]; }
-  // Whether it is a parameter, or a slice of one, that updates change.
+  // True for a parameter, or a slice of one, that updates change.
   bool is_trained(TensorId id) const {
     return kind_of(id) == TensorKind::parameter && tensors[whole_of(id)].trained;
   }
   const Op& op(OpId id) const { return ops[id]; }
-  // The tensor whose rows a slice is; any other tensor itself.
+  // Of a slice the tensor that it is rows of; any other tensor itself.
   TensorId whole_of(TensorId id) const { return is_slice(id) ? tensors[id].whole : id; }
   bool is_slice(TensorId id) const { return tensors[id].kind == TensorKind::slice; }
-  TensorKind kind_of(TensorId id) const {
-    return tensors[whole_of(id)].kind;
-  }                                          // of a slice: that of its whole
+  // Of a slice: the kind of its whole.
+  TensorKind kind_of(TensorId id) const { return tensors[whole_of(id)].kind; }
   Bytes offset_in_whole(TensorId id) const;  // of a slice; 0 for others
-  // By tensor: its slices, in order.
+  // Returns by tensor its slices, in order.
   std::vector<std::vector<TensorId>> slices() const;
   std::uint32_t half_block_of(std::uint32_t unit) const { return unit / micro_batches; }
   std::uint32_t micro_batch_of(std::uint32_t unit) const { return unit % micro_batches; }
   friend bool operator==(const Graph&, const Graph&) = default;
 };
 
-// Whether so many groups are possible: a power of two that divides `micro_batches`.
+// True if so many groups are possible: a power of two that divides `micro_batches`.
 constexpr bool are_gradient_groups(std::uint32_t groups, std::uint32_t micro_batches) {
   return std::has_single_bit(groups) && micro_batches % groups == 0;
 }

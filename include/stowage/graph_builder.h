@@ -25,20 +25,21 @@ struct Value {
   explicit operator bool() const { return id != no_id; }
 };
 
-// Which parameters AdamW's weight decay shrinks: those of two or more dimensions (matrices, embeddings), as
-// the references of GPT-2 and BERT do, or biases and the norms' gains too.
+// The parameters that AdamW's weight decay shrinks: those of two or more dimensions (matrices, embeddings),
+// as the references of GPT-2 and BERT do, or biases and the norms' gains too.
 enum class DecayedParameters : std::uint8_t { matrices, all };
 std::string_view to_string(DecayedParameters decayed);  // "matrices", "all"
 
-// Which parameters are cut into slices (graph.h), and how: those large enough that a plan gains by having a
-// share of one on the device. A plan of many smaller ones has some of them there, and each more op makes
-// planning longer. The rule knows the graph alone.
+// The rule that cuts parameters into slices (graph.h). It cuts parameters so large that a plan gains by
+// having a part of one on the device; a plan of many smaller parameters has some of them there, and more ops
+// make planning longer. The rule knows the graph alone.
 struct ChunkGrid {
   Bytes slice_bytes = 8_MiB;      // about, or more; so large a transfer is efficient on any link
   std::int64_t most_slices = 16;  // of a parameter: steps of 6 % of it; 1: none is cut
   // A parameter is cut if it has bytes for so many slices …
   std::int64_t least_slices = 4;
-  // … and this share of all parameters' bytes: GPT-2's and BERT-base's token table, no layer of a deep model.
+  // … and this fraction of all parameters' bytes: GPT-2's and BERT-base's token table, no layer of a deep
+  // model.
   double least_share = 0.15;
 };
 
@@ -61,8 +62,8 @@ struct AdamW {
 
 class GraphBuilder {
  public:
-  // What a backward rule gets: for each written value its gradient (an empty Value where nothing
-  // flowed), in the order of `writes`. It calls `add_gradient` for each input that wants one.
+  // Emits an op's backward ops. `output_gradients` has the gradient of each written value, in the order of
+  // `writes` (an empty Value if none flowed). The rule calls `add_gradient` for each input that wants one.
   using BackwardRule = std::function<void(GraphBuilder&, const std::vector<Value>& output_gradients)>;
 
   struct OpDescription {
@@ -73,18 +74,18 @@ class GraphBuilder {
     std::vector<Value> writes;
     std::vector<Alias> may_alias;
     OpCost cost;  // bytes 0: the operands' bytes, each read or written once
-    // The op writes the loss (or a micro-batch's part of it) and, taking the loss's own gradient as 1, its
-    // inputs' gradients as well: `finish` makes it the first backward op of its unit. It must stand in the
-    // last half-block, and nothing but `add_loss` may come behind it in its unit; its rule adds no op.
+    // True: the op writes the loss (or a micro-batch's part of it) and, taking the loss's own gradient as 1,
+    // its inputs' gradients as well; `finish` makes it the first backward op of its unit. It must stand in
+    // the last half-block, with nothing but `add_loss` behind it in its unit; its rule adds no op.
     bool writes_gradients = false;
     bool replayable = true;  // Op::replayable
   };
-  // Of the unit that is being built.
+  // The micro-batch of the unit that is being built.
   struct MicroBatch {
     std::uint32_t index = 0;  // in the graph
     std::uint32_t count = 1;
     BatchShare share{};
-    // In the whole batch, which has `parts` of them.
+    // Its number in the whole batch, which has `parts()` micro-batches.
     std::uint32_t part() const { return share.rank * count + index; }
     std::uint32_t parts() const { return share.ranks * count; }
   };
@@ -98,19 +99,19 @@ class GraphBuilder {
   DataType sum_type() const { return size_of(work_) == 2 ? DataType::f32 : work_; }
 
   // Gradient accumulation: from here on every half-block is built for `count` equal parts of the batch. Call
-  // it before the first unit. For each use of a parameter, gradients are added up over `groups` groups of
-  // micro-batches as TreeSum does (tree_sum.h), and so is the loss (sum_loss). Sums have the work type, those
-  // of groups too. `groups` is a power of two that divides `count`. With a share, `count` and `groups` are
-  // the rank's, while tokens, targets, means and random draws stay those of the whole batch: the ranks' sums,
-  // added in the tree of `ranks` groups, have the bits of one graph of ranks * count micro-batches in
+  // it before the first unit. The gradients of each use of a parameter are added up over `groups` groups of
+  // micro-batches as TreeSum does (tree_sum.h), and so is the loss (sum_loss). All sums have the work type.
+  // `groups` is a power of two that divides `count`. If ranks share the batch (`share`), `count` and `groups`
+  // are the rank's, while tokens, targets, means and random draws stay those of the whole batch: the ranks'
+  // sums, added in the tree of `ranks` groups, have the bits of one graph of ranks * count micro-batches in
   // ranks * groups groups.
   void split_batch(std::uint32_t count, std::uint32_t groups = 1, BatchShare share = {});
   MicroBatch micro_batch() const { return micro_batch_; }
 
-  // `begin_unit` opens a new half-block, or the next micro-batch of the one before, which has the same name:
-  // all ops until the next call belong to it. Without any call there is one unit. Names made inside are
-  // prefixed "h.3.mlp." while the scope lives, and "micro.1." where the batch is split. Micro-batches must
-  // be built alike; `parameter` gives those behind the first the same parameters.
+  // `begin_unit` opens a new half-block, or the next micro-batch of the previous one (by the same name): all
+  // ops until the next call belong to it. A graph without any call is one unit. Names made inside are
+  // prefixed "h.3.mlp." while the scope lives, and "micro.1." if the batch is split. Micro-batches must be
+  // built alike; in later micro-batches `parameter` returns the first one's parameters.
   void begin_unit(std::string name, std::uint32_t micro_batch = 0);
   void push_scope(std::string name);
   void pop_scope();
@@ -122,58 +123,59 @@ class GraphBuilder {
   Value activation(std::string name, std::vector<std::int64_t> shape, std::optional<DataType> type = {});
   Value workspace(std::string name, Bytes bytes);
 
-  // Appends an op in program order. During `finish`, ops become backward ops of the unit whose
-  // rule is running. Checks shapes of aliases; throws InvalidInput on a misuse, naming the op.
+  // Appends an op in program order. During `finish`, ops become backward ops of the unit whose rule is
+  // running. Checks shapes of aliases; throws InvalidInput that names the op on a misuse.
   void op(OpDescription description, BackwardRule backward = nullptr);
 
-  // sum + part, where each is the loss of some micro-batches: all of them count as the loss, with gradient 1.
-  // It knows no groups: sum_loss adds up micro-batches.
+  // Returns sum + part, each the loss of some micro-batches; they all count as the loss, with gradient 1.
+  // Knows no groups: sum_loss adds up micro-batches.
   Value add_loss(Value sum, Value part);
   // Adds up the losses of all micro-batches in the order of split_batch, by add_loss. Call it once in each
   // micro-batch of the last half-block, in order. Returns the loss so far: with the last one, the whole.
   Value sum_loss(Value of_micro_batch);
 
-  // For an op's random draws: a key by its name, the same for all micro-batches, and the number of its first
-  // element in the batch, where each micro-batch draws for `elements`.
+  // Adds the attributes of an op's random draws: a key by its name, the same for all micro-batches, and the
+  // number of its first element in the batch, if every micro-batch draws for `elements`.
   void add_random_stream(Attributes& attributes, const std::string& name, std::int64_t elements);
 
-  // Whether `of` depends on a parameter, so that a backward rule owes it a gradient.
+  // True if `of` depends on a parameter, so that a backward rule owes it a gradient.
   bool wants_gradient(Value of) const;
   // For backward rules. `fresh`: this op's own output that nobody else reads, so that a later
   // addition may work in place on it. Several contributions are summed in the order of arrival
   // ("accumulate" ops): of a parameter first those of all micro-batches for each of its uses (split_batch
   // says in which order), then the uses.
   void add_gradient(Value of, Value gradient, bool fresh);
-  // What other rules have given to an activation so far; an empty Value: nothing yet, or no activation. An op
-  // that can add it to its own gradient of `of` spares an "accumulate" op: it hands the sum to set_gradient,
-  // which replaces what was given, instead of to add_gradient. The sum counts as fresh.
+  // Returns the gradient that other rules have given to an activation so far; an empty Value if there is
+  // none, or `of` is no activation. An op that can add it to its own gradient of `of` spares an "accumulate"
+  // op: it hands the sum to set_gradient, which replaces the gradient so far, instead of to add_gradient. The
+  // sum counts as fresh.
   Value gradient_so_far(Value of) const;
   void set_gradient(Value of, Value sum);
-  // The op that consumes `gradient` may write in place: true if it is fresh and this rule is its
-  // only reader.
+  // True if the op that consumes `gradient` may write in place: it is fresh, and this rule is its only
+  // reader.
   bool may_overwrite(Value gradient) const;
-  // A tensor for the gradient of `of`: same shape and type; kind gradient for parameters, else
-  // activation. Name: name of `of` + ".grad" (numbered if there are several).
+  // Makes a tensor for the gradient of `of`: same shape and type; kind gradient for parameters, else
+  // activation. Its name is that of `of` + ".grad" (numbered if there are several).
   Value gradient_like(Value of);
 
   const Tensor& tensor(Value value) const;
 
-  // Emits backward ops from `loss` (an f64 scalar), then a "square_sum" op for each parameter's
-  // gradient (in the backward phase, directly after the op that completes the gradient, in the same
-  // unit), then the "clip" op and one "adamw" op per parameter (update phase) in order of the parameters'
-  // first use. Every parameter must receive a gradient. The builder is spent afterwards. Where ranks share
-  // the batch, the graph is that of one which has shares of parameters, gradients and state, with ops that
-  // exchange them (src/graph/share_state.h); its loss is that of all.
+  // Emits backward ops from `loss` (an f64 scalar), then a "square_sum" op for each parameter's gradient (in
+  // the backward phase, directly after the op that completes the gradient, in the same unit), then the "clip"
+  // op and one "adamw" op per parameter (update phase) in order of the parameters' first use. Every parameter
+  // must receive a gradient. The builder is spent afterwards. If ranks share the batch, the graph is that of
+  // one rank, with shares of parameters, gradients and state and the ops that exchange them
+  // (src/graph/share_state.h); its loss is that of all ranks.
   Graph finish(Value loss, const AdamW& optimizer);
   // Forward and backward only, for gradient checks: gradients are left as they are, and parameters whole.
   Graph finish_without_update(Value loss);
 
-  // After finish: the final gradient of a parameter or input value, no_id if none. Where ranks share the
-  // batch, of a parameter that of its last use.
+  // After finish: the final gradient of a parameter or input value, no_id if none. If ranks share the batch,
+  // a parameter's is that of its last use.
   TensorId gradient_of(Value of) const;
-  // After finish: what gradient_of a parameter is the sum of, from left to right: for each of its uses, the
-  // gradient of all micro-batches. Ranks that share a batch add up each of these by itself, so that the bits
-  // are those of one device.
+  // After finish: the summands of gradient_of a parameter, from left to right: for each use the gradient of
+  // all micro-batches. Ranks that share a batch add up each of these by itself, so that the bits are those of
+  // one device.
   std::vector<TensorId> use_gradients_of(Value parameter) const;
 
  private:
@@ -181,12 +183,13 @@ class GraphBuilder {
     Value value{};
     bool fresh = false;
   };
-  // What the micro-batches of the running half-block have given to one use of a parameter.
+  // The gradients that the micro-batches of the running half-block have given to one use of a parameter.
   struct Use {
     TreeSum<Gradient> sum;
     std::uint32_t micro_batches = 0;
   };
-  // An op that writes gradients, or adds losses of such, on its way from forward to backward.
+  // An op that writes gradients (OpDescription::writes_gradients), or adds the losses of such ops, on its way
+  // from forward to backward.
   struct Turned {
     Op op;
     BackwardRule rule;

@@ -1,9 +1,10 @@
 // The launch table binds an op's kernel name to code for one device.
 //
-// The kernels' contract. N = tokens of the batch (batch * sequence, a sample's tokens adjacent),
-// C = width, V = vocabulary, S = sequence. `T` is the graph's work type: f32, bf16, f16, or f64 for
-// checks; A is the type it accumulates in: f32 for bf16 and f16, else T. All tensors row-major. Every kernel
-// writes the same bits for any number of threads.
+// The kernels' contract. N = tokens of the batch (batch * sequence, a sample's tokens adjacent), C = width, V
+// = vocabulary, S = sequence. `T` is the graph's work type: f32, bf16, f16, or f64 for checks; A is the type
+// it accumulates in: f32 for bf16 and f16, else T. All tensors row-major. Every kernel writes the same bits
+// for any number of threads, and finite values if what it reads is finite, up to overflow (a test holds GPT
+// and BERT to this).
 //
 // Where the batch is split, N is a micro-batch's, except that tokens and targets are the whole batch's: the
 // op takes N of them from attribute `first_token` on (0 where it is not there), and a mean over targets is
@@ -121,7 +122,7 @@
 
 namespace stowage {
 
-// What changes from step to step. The engine keeps one copy that kernels read when they run.
+// The values that change from step to step. The engine keeps one copy that kernels read when they run.
 struct StepContext {
   std::uint64_t step = 0;  // 0 for the first
   std::uint64_t seed = 0;
@@ -129,7 +130,7 @@ struct StepContext {
   bool speculate = true;  // whether updates before the gate are made
   // The factor by which the loss, and so every gradient of the step, is multiplied: a power of two.
   double loss_scale = 1;
-  // Of `step` steps, those that changed no weight: AdamW's own count leaves them out.
+  // The steps among `step` that changed no weight: AdamW's own count leaves them out.
   std::uint64_t skipped_steps = 0;
 };
 
@@ -151,7 +152,7 @@ using Kernel = void (*)(const LaunchArguments&);
 
 class LaunchTable {
  public:
-  // In place of the kernel that had the name before, if any, of which parts ("<name>.undo") go, too.
+  // Adds a kernel, or replaces the one of this name together with its parts ("<name>.undo").
   void add(std::string name, Kernel kernel);
   // Throws InvalidInput that names op and kernel when the name is unknown.
   Kernel find(const Op& op) const;
@@ -161,8 +162,8 @@ class LaunchTable {
   std::map<std::string, Kernel, std::less<>> kernels_;
 };
 
-// Kernels for the CPU: work types f32, bf16 and f16 through oneDNN, f64 as plain loops. For the simulated
-// device, for the host lane, and for checks.
+// Kernels for the CPU, used by the simulated device, the host lane and checks: work types f32, bf16 and f16
+// through oneDNN, f64 as plain loops.
 LaunchTable cpu_launch_table();
 
 }  // namespace stowage

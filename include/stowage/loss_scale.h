@@ -17,22 +17,21 @@ struct LossScale {
   static constexpr double least = 1, first = 0x1p16, most = 0x1p24;
   static constexpr std::uint64_t steps_to_double = 2000;  // as PyTorch's GradScaler
 
-  double scale = first;  // a power of two from `least` to `most`
-  std::uint64_t finite_in_a_row =
-      0;  // steps without an overflow since the scale changed; below steps_to_double
-  std::uint64_t skipped_steps = 0;  // all steps whose gradients overflowed
+  double scale = first;               // a power of two from `least` to `most`
+  std::uint64_t finite_in_a_row = 0;  // steps since the scale changed or overflowed; below steps_to_double
+  std::uint64_t skipped_steps = 0;    // all steps whose gradients overflowed
 
   friend bool operator==(const LossScale&, const LossScale&) = default;
 };
 
-// False for values that the comments above rule out.
+// Returns false for values that the comments above rule out.
 inline bool is_valid(const LossScale& of) {
   int exponent = 0;
   return of.scale >= LossScale::least && of.scale <= LossScale::most &&
          std::frexp(of.scale, &exponent) == 0.5 && of.finite_in_a_row < LossScale::steps_to_double;
 }
 
-// For the step behind one that was made with `of`.
+// Returns the scale of the next step after a step with `of`.
 inline LossScale next(const LossScale& of, bool overflowed) {
   if (overflowed) return {std::max(of.scale / 2, LossScale::least), 0, of.skipped_steps + 1};
   if (of.finite_in_a_row + 1 < LossScale::steps_to_double)

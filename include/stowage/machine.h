@@ -14,7 +14,7 @@ inline constexpr Bytes unlimited = std::numeric_limits<Bytes>::max();
 // Bytes per second: the value of a rate that other lanes do not lower.
 inline constexpr double as_alone = std::numeric_limits<double>::infinity();
 
-// One direction of the link between host and device.
+// A direction of the link between host and device.
 struct Link {
   double bytes_per_second = 16e9;  // peak, reached by long transfers
   double latency_seconds = 10e-6;  // paid once per transfer
@@ -29,29 +29,29 @@ struct Link {
 // The way from one device to another.
 enum class PeerPath : std::uint8_t {
   apart,        // links of their own, such as NVLink
-  link,         // the links to the host: what a device receives takes of h2d, what it sends of d2h
+  link,         // the links to the host: received bytes take part of h2d, sent bytes of d2h
   host_memory,  // the same, and host memory, where each byte is written and read
 };
 
 struct Machine {
   Link h2d;
   Link d2h;
-  Link peer{};  // what a device receives from the others with which it trains one model, all of them together
+  Link peer{};  // over which a device receives from all its peers together
   PeerPath peer_path = PeerPath::apart;
   double flops_per_second = 300e9;  // matrix multiplication on the device, in the graph's work type
   double flops_by_type[data_type_count] = {};  // of ops that say another type; 0: not known
   double device_bytes_per_second = 15e9;       // device memory, reads plus writes
   double launch_seconds = 5e-6;                // fixed cost of one op on the compute lane
-  double host_bytes_per_second = 10e9;         // host memory as the optimizer sees it, reads plus writes
-  // What lanes leave to each other while they work at the same time. By default all.
-  // Each direction of the link while the other one moves bytes too; never more than alone. Where peers' bytes
-  // pass through the link, copies and they share it fairly, and both directions are at work.
+  double host_bytes_per_second = 10e9;         // host memory in the optimizer's pattern, reads plus writes
+  // Rates of lanes while others work at the same time; by default nothing is shared.
+  // A direction of the link while the other one moves bytes too; never more than alone. If peers' bytes pass
+  // through the link, they and copies share it fairly, and both directions are at work.
   double h2d_both_bytes_per_second = as_alone;
   double d2h_both_bytes_per_second = as_alone;
-  // Host memory in all: each byte of a copy once, host steps as above. Shared fairly: what one leaves, the
-  // others have.
+  // Host memory in all: a byte of a copy counts once, host steps as above. It is shared fairly: what one user
+  // leaves, the others have.
   double host_total_bytes_per_second = as_alone;
-  // Shares of its speed, above 0 and at most 1, that a lane keeps where the device computes with the host's
+  // Fractions of its speed, above 0 and at most 1, that a lane keeps if the device computes with the host's
   // own cores, as the simulated device does.
   double compute_beside_copy = 1;  // for each direction that moves bytes
   double compute_beside_host = 1;  // while the host lane works
@@ -60,7 +60,7 @@ struct Machine {
   // arena and this overhead; the two functions below are the only place that knows it.
   Bytes overhead_bytes = 0;
 
-  // Of ops that compute in `type`; where that is not known, of the graph's work type.
+  // The rate of ops that compute in `type`; if it is not known, that of the graph's work type.
   double flops_of(DataType type) const {
     const double rate = flops_by_type[static_cast<std::size_t>(type)];
     return rate > 0 ? rate : flops_per_second;

@@ -1,7 +1,7 @@
 // Model files of Hugging Face: `config.json` with safetensors, in its own names and layouts, for GPT-2
 // (GPT2LMHeadModel) and BERT (BertForPreTraining).
 //
-// Parameters are those of models.h. What differs in a file is mapped on the way, piece by piece:
+// Parameters are those of models.h. Differences of a file are mapped on the way, piece by piece:
 //   GPT-2: names with or without "transformer."; weights are [in, out] on both sides. Mask buffers
 //          (`h.N.attn.bias`, `h.N.attn.masked_bias`) are passed over; `lm_head.weight`, where it is there,
 //          must have the bytes of `wte.weight`.
@@ -9,13 +9,13 @@
 //          linear ops are [out, in] in files; query, key and value are three tensors there and may be one
 //          (`self.query_key_value`, side by side) here. `cls.predictions.decoder.{weight,bias}` are tied, and
 //          are checked where they are there.
-// Rows of the vocabulary beyond the file's are padding: zero when read, left out when written. Of positions
-// the first ones are read, and the others can be written as they were read (SaveOptions::beyond); a file with
-// fewer than the graph's is refused.
+// Rows of the vocabulary beyond the file's are padding: zero when read, left out when written. The first
+// positions are read, and the file's others can be written as they were (SaveOptions::beyond); a file with
+// fewer positions than the graph is refused.
 //
-// Element types: F16, BF16, F32 and F64 files; each value is rounded to the parameter's type. With bf16 and
-// f16 the f32 master weight is read (what the parameter lacks of it into the optimizer's `.low`) and written
-// as F32, so that a model that was read is written with the same bytes. No tensor is ever held twice as a
+// Element types of files: F16, BF16, F32 and F64; values are rounded to the parameter's type. Parameters in
+// bf16 and f16 are read with their f32 master weight (the missing bits go into the optimizer's `.low`) and
+// written as F32, so a model that was read is written with the same bytes. No tensor is ever held twice as a
 // whole.
 #pragma once
 
@@ -38,7 +38,7 @@ namespace stowage {
 
 enum class ModelKind : std::uint8_t { gpt2, bert };
 
-// What config.json says of a model, of what Stowage computes.
+// The parts of a config.json that Stowage computes with.
 struct ModelDescription {
   ModelKind kind = ModelKind::gpt2;
   std::int64_t layers = 0;
@@ -57,20 +57,20 @@ struct ModelDescription {
 
 // Throws InvalidInput that begins with `file` and names the field, its value and what is supported.
 ModelDescription model_description_from_json(std::string_view text, std::string_view file = "config.json");
-// As transformers writes it: it reads this without a warning.
+// Returns config.json as transformers writes it, which reads it without a warning.
 std::string to_json(const ModelDescription& model);
-// The config.json in the folder `path`, or beside the file `path`. Throws InvalidInput.
+// Reads config.json in the folder `path`, or beside the file `path`. Throws InvalidInput.
 ModelDescription read_model_description(const std::string& path);
 
 // The model's sizes, dropouts and epsilon, with `sequence` the positions; BERT's with its pre-training heads.
 // Throw InvalidInput for a model of another kind.
 GptConfig gpt_config(const ModelDescription& model);
 BertConfig bert_config(const ModelDescription& model);
-// Back again; positions are the sequence.
+// The inverse; positions are the sequence.
 ModelDescription describe(const GptConfig& config);
 ModelDescription describe(const BertConfig& config);
 
-// How a graph's parameters are reached, wherever they live: the calls of Engine of the same names.
+// Access to a graph's parameters, wherever they live: the calls of Engine of the same names.
 struct ParameterAccess {
   using FillPiece = std::function<void(Bytes offset, std::span<std::byte> piece)>;
   std::function<void(TensorId, const FillPiece&)> fill;
@@ -88,38 +88,38 @@ ParameterAccess access_to(EngineType& engine) {
           [&engine](TensorId id, Bytes offset, std::span<std::byte> into) { engine.read(id, offset, into); }};
 }
 
-// Parameters that the files do not have. Only BERT's pooler and heads (`cls.`) may be missing, as in files of
-// an encoder alone.
+// Parameters that the files lack. Only BERT's pooler and heads (`cls.`) may be missing, as in files of an
+// encoder alone.
 using MissingParameters = std::vector<std::string>;
 
-// Whether the files have the tables and the layers that `model` asks for, judged by their headers alone: to
-// be called before a graph is built for sizes out of a file. Throws InvalidInput naming the tensor.
+// Checks by the headers alone that the files have the tables and the layers that `model` asks for. Call it
+// before a graph is built for sizes out of a file. Throws InvalidInput naming the tensor.
 void check_sizes(const TensorFiles& files, const ModelDescription& model);
 
-// Whether the files hold the graph's model: every tensor that is asked for, of its shape and of a type that
-// can be read, and none that has no place. Reads headers alone. Throws InvalidInput naming the tensor.
+// Checks by the headers alone that the files hold the graph's model: every tensor that it needs, of its shape
+// and of a type that can be read, and no tensor without a place. Throws InvalidInput naming the tensor.
 MissingParameters check_model(const TensorFiles& files, const ModelDescription& model, const Graph& graph);
 
-// The same, and then reads every parameter that is there, each by its offset into where it lives; the missing
-// ones keep their values. What is wrong with the files is thrown before anything is written, but for tied
-// tensors that differ and files that shrink.
+// Same as check_model; then reads every parameter that is there, by its offset, to where it lives. Missing
+// ones keep their values. Errors of the files are thrown before anything is written, except tied tensors that
+// differ and files that shrink.
 MissingParameters load_model(const TensorFiles& files, const ModelDescription& model, const Graph& graph,
                              const ParameterAccess& parameters);
 
 class Temporary;
 
-// A folder that appears whole or not at all: what is written into `path` until the commit is under a
-// temporary name beside it.
+// A folder that appears whole or not at all: until `commit` its files are under a temporary name beside it
+// (`path`).
 class ExportFolder {
  public:
-  // Throws InvalidInput where `folder` is there and not an empty folder, or cannot be made.
+  // Throws InvalidInput if `folder` exists and is not an empty folder, or cannot be made.
   explicit ExportFolder(std::string folder);
   ~ExportFolder();  // removes what is not committed
   ExportFolder(const ExportFolder&) = delete;
   ExportFolder& operator=(const ExportFolder&) = delete;
 
   const std::string& path() const;  // to write into
-  // On the disk, and then under its name. Throws Error.
+  // Flushes the folder to the disk and gives it its name. Throws Error.
   void commit();
 
  private:
@@ -128,10 +128,10 @@ class ExportFolder {
 };
 
 struct SaveOptions {
-  // More than this, and the tensors go into several files with an index. One tensor is never cut.
+  // More bytes than this are written as several files with an index. A tensor is never cut.
   Bytes shard_bytes = 5'000'000'000;
-  // The files that the model was read from, where it has more positions than the graph: the rows behind the
-  // graph's are those of the files. Must outlive the call.
+  // The files from which the model was read, if it has more positions than the graph: the other rows are
+  // copied from them. Must outlive the call.
   const TensorFiles* beyond = nullptr;
 };
 

@@ -1,29 +1,29 @@
 // GPT and BERT as graphs.
 //
 // Both take tokens and targets of [batch * sequence], a sample's tokens adjacent, and end in the mean cross
-// entropy of the targets that are not negative, its head tied to the embedding. Weights of linear ops are
-// [in, out]. Building one needs no device; it throws InvalidInput that names the field that does not fit
+// entropy of the targets that are not negative; the head is tied to the embedding. Weights of linear ops are
+// [in, out]. Building a model needs no device; it throws InvalidInput that names the field that does not fit
 // (width not divisible by heads, …).
 //
 // `micro_batches` splits the batch into equal parts whose gradients are summed (in the work type), so that
-// only one part's activations need be there at a time; who feeds the model sees nothing of it. The loss is
-// the mean over the targets of the whole batch, and the gradients are its, up to rounding: what differs is
-// the order of sums. Dropout drops the same elements of the batch, however it is split.
+// only one part's activations need be there at a time; the inputs stay those of the whole batch. The loss is
+// the mean over the targets of the whole batch, and the gradients are that loss's up to rounding, because the
+// order of sums differs. Dropout drops the same elements of the batch, however it is split.
 //
-// `gradient_groups` (a power of two that divides micro_batches) fixes the order of those sums: each group's
-// from the first to the last, then the groups' in a tree of pairs (tree_sum.h). Groups change the bits; one
-// is the plain sum.
+// `gradient_groups` (a power of two that divides micro_batches) fixes the order of these sums: within a group
+// from the first micro-batch to the last, then over the groups in a tree of pairs (tree_sum.h). Groups change
+// the bits; one group is the plain sum.
 //
 // `ranks` devices can share a batch, and `ranks` divides gradient_groups. The graph of `rank` has the config
 // and the inputs of the whole batch: all tokens and all targets. It computes the rank-th of equal,
 // consecutive parts of the samples, in micro_batches / ranks parts of its own. Its loss and gradients are the
-// rank's share of the whole batch's sums: added over the ranks in the tree of `ranks` groups, the losses, and
+// rank's part of the whole batch's sums. Added over the ranks in the tree of `ranks` groups, the losses, and
 // the gradients of each use of a parameter (GraphBuilder::use_gradients_of), have the bits of the graph of
 // all samples.
 //
 // `padded_vocabulary` gives the embedding rows that are no tokens, so that its products have sizes that
-// hardware likes. They are in no softmax, their gradients are zero, and a file of the model leaves them out.
-// The same vocabulary gives the same loss and gradients, up to rounding, however it is padded.
+// hardware likes. These rows are in no softmax, their gradients are zero, and a file of the model leaves them
+// out. Padding changes loss and gradients by no more than rounding.
 #pragma once
 
 #include <cstdint>
@@ -33,11 +33,11 @@
 
 namespace stowage {
 
-// How many tokens' logits the head computes at once where a model's config does not say: a power of two from
-// 2,048 to 8,192. For each chunk the gradient of the head's weight is read and written once, so chunks grow
-// with the width until that is small beside what moves the logits (16 bytes of logits for each feature), but
-// no further than to a quarter of `tokens`, those of a micro-batch: the chunk's logits are memory that every
-// plan needs. The order of sums depends on it, and so do bits.
+// Default number of tokens whose logits the head computes at once (a chunk): a power of two from 2,048 to
+// 8,192. Every chunk reads and writes the gradient of the head's weight once, so chunks grow with the width
+// until that traffic is small beside that of the logits (16 bytes of logits for each feature). They grow to
+// at most a quarter of `tokens`, those of a micro-batch: the chunk's logits are memory that every plan needs.
+// The order of sums depends on the chunk, and so do bits.
 std::int64_t default_head_tokens(DataType type, std::int64_t width, std::int64_t tokens);
 
 // Radford et al., "Language Models are Unsupervised Multitask Learners": pre-norm, GELU (tanh), learned
@@ -55,7 +55,7 @@ struct GptConfig {
   std::int64_t gradient_groups = 1;  // a power of two that divides micro_batches
   std::int64_t rank = 0, ranks = 1;  // of devices that share the batch; ranks divides gradient_groups
   double dropout = 0;                // at each of the three places below
-  // Tokens whose logits exist at once (nn::linear_cross_entropy). Nothing: default_head_tokens. 0: all, as
+  // Tokens whose logits exist at once (nn::linear_cross_entropy). Not set: default_head_tokens. 0: all, as
   // the tensor `logits`.
   std::optional<std::int64_t> head_tokens{};
   std::int64_t padded_vocabulary = 0;         // at least the vocabulary; 0: the same
@@ -68,27 +68,27 @@ struct GptConfig {
 struct Gpt {
   Value tokens;   // i32 [batch * sequence]
   Value targets;  // i32 [batch * sequence], negative: ignored
-  Value
-      logits;  // [batch * sequence, padded vocabulary]; empty unless head_tokens is 0 and the batch not split
+  // [batch * sequence, padded vocabulary]; empty unless head_tokens is 0 and the batch not split
+  Value logits;
   Value loss;  // f64 scalar
 };
 
 Gpt gpt(GraphBuilder& builder, const GptConfig& config);
 
-// What `gpt` takes for head_tokens in a builder of that work type.
+// Returns the head_tokens of `config` in a builder of work type `type`.
 std::int64_t head_tokens(const GptConfig& config, DataType type);
 
 // Devlin et al., "BERT: Pre-training of Deep Bidirectional Transformers", section 3: bidirectional,
 // post-norm, GELU (erf), learned positions, masked tokens to find (targets are negative where nothing is
 // masked).
 //
-// With `pretraining` the whole model of that section: embeddings of token types, padding that attention does
-// not see, the head's own transform and bias, and the pooler with the next-sentence task, whose mean loss is
-// added. It computes what Hugging Face's BertForPreTraining does, except that padding's row of the embedding
-// learns like any other from tokens that are seen. Without: the encoder and a head that is the embedding
-// alone.
+// `pretraining` builds the whole model of that section: embeddings of token types, padding that attention
+// does not see, the head's own transform and bias, and the pooler with the next-sentence task, whose mean
+// loss is added. It computes what Hugging Face's BertForPreTraining does, except that padding's row of the
+// embedding learns like any other from tokens that are seen. Otherwise the model is the encoder and a head
+// that is the embedding alone.
 //
-// Parameters, and Hugging Face's where they are not the same ([out, in] weights are transposed everywhere):
+// Parameters, with Hugging Face's if they differ ([out, in] weights are transposed everywhere):
 //   bert.embeddings.{word,position,token_type}_embeddings.weight
 //   bert.embeddings.LayerNorm.{weight,bias}
 //   bert.encoder.layer.N.attention.self.query_key_value.{weight [C,3C],bias [3C]}
@@ -106,15 +106,15 @@ struct BertConfig {
   std::int64_t layers = 12;
   std::int64_t width = 768;
   std::int64_t heads = 12;
-  std::int64_t vocabulary =
-      30528;  // the paper's 30522, padded to a multiple of 32 by tokens that nobody uses
+  // The paper's 30522, padded to a multiple of 32 by tokens that nobody uses.
+  std::int64_t vocabulary = 30528;
   std::int64_t sequence = 512;
   std::int64_t batch = 8;
   std::int64_t micro_batches = 1;    // divides the batch
   std::int64_t gradient_groups = 1;  // a power of two that divides micro_batches
   std::int64_t rank = 0, ranks = 1;  // of devices that share the batch; ranks divides gradient_groups
   double dropout = 0;  // behind the embedding's norm, on what branches add, and on probabilities
-  // Tokens whose logits exist at once (nn::linear_cross_entropy). Nothing: default_head_tokens. 0: all, as
+  // Tokens whose logits exist at once (nn::linear_cross_entropy). Not set: default_head_tokens. 0: all, as
   // the tensor `logits`.
   std::optional<std::int64_t> head_tokens{};
   std::int64_t padded_vocabulary = 0;         // at least the vocabulary; 0: the same
@@ -130,7 +130,7 @@ struct Bert {
   Value loss;     // f64 scalar: of masked tokens, plus of next sentences
   // [batch * sequence, padded vocabulary]; empty unless head_tokens is 0 and the batch not split
   Value logits;
-  // With `pretraining`; else empty.
+  // These four are empty without `pretraining`.
   Value token_types;    // i32 [batch * sequence], 0 or 1: the segment
   Value seen;           // i32 [batch * sequence], 0 at padding; a sample must have one that is not
   Value next_sentence;  // i32 [batch]: 0 where the second segment follows, 1 where not, negative: ignored

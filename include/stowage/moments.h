@@ -1,5 +1,5 @@
-// In which type AdamW's moments are kept. Arithmetic is in f32 (kernels/math/adamw.h) whatever it is; other
-// types than f32 change the numbers of a training, by what they round.
+// The type in which AdamW's moments are kept. Arithmetic is in f32 (kernels/math/adamw.h) with every type;
+// other types than f32 round, and so change the numbers of a training.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +9,9 @@
 namespace stowage {
 
 // f32: exact. bf16: 2 bytes each. eight_bit: 1 byte each, by blocks (Dettmers et al., "8-bit Optimizers via
-// Block-wise Quantization"): the largest magnitude of a block is one f32, and each value a code for its share
-// of that (kernels/math/moment_codes.h).
-// Only matrices (parameters of two or more dimensions) have other moments than f32: biases and the norms'
-// gains are too few to count. f64 parameters have moments in f64.
+// Block-wise Quantization"): a block's largest magnitude is one f32, and a value is a code for its ratio to
+// that (kernels/math/moment_codes.h). Only matrices (parameters of two or more dimensions) have other moments
+// than f32: biases and the norms' gains are too few to count. f64 parameters have moments in f64.
 enum class Moments : std::uint8_t { f32, bf16, eight_bit };
 constexpr std::string_view to_string(Moments moments) {
   return moments == Moments::eight_bit ? "8bit" : moments == Moments::bf16 ? "bf16" : "f32";

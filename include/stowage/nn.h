@@ -21,16 +21,16 @@ struct AttentionOptions {
   std::int64_t sequence = 1;
   bool causal = true;
   double dropout = 0;  // on the attention probabilities
-  // i32 [batch * sequence], 0 at padding: keys there get no weight (what adding a mask of -infinity to the
-  // scores gives). Each sample must have a position that is seen. Empty: all are.
+  // i32 [batch * sequence], 0 at padding: keys there get no weight, as with a mask of -infinity on the
+  // scores. Every sample must have a position that is seen. Empty: all positions are seen.
   Value seen{};
-  // The caller's word that in each sample no position is seen behind one that is not: then fused kernels that
-  // take a number of keys compute it. The CPU's kernels throw InvalidInput where it does not hold.
+  // The caller's promise that in each sample all padding is at the end: then fused kernels that take a number
+  // of keys compute it. The CPU's kernels throw InvalidInput if it does not hold.
   bool padding_at_end = false;
 };
 
 struct LinearCrossEntropyOptions {
-  bool transposed = false;      // of the weight, as in linear
+  bool transposed = false;      // the weight is transposed, as in linear
   std::int64_t chunk = 0;       // tokens whose logits exist at once; 0: all
   std::int64_t vocabulary = 0;  // as in cross_entropy
   Value bias{};                 // [columns], or empty; its gradient is written with the others
@@ -50,7 +50,7 @@ Value linear_gelu(GraphBuilder& builder, std::string name, Value x, Value weight
                   bool transposed = false);
 Value gelu(GraphBuilder& builder, std::string name, Value x, Gelu form);
 Value tanh(GraphBuilder& builder, std::string name, Value x);
-// Each sample's first row: [N,C] -> [N / sequence, C]
+// Takes each sample's first row: [N,C] -> [N / sequence, C]
 Value first_token(GraphBuilder& builder, std::string name, Value x, std::int64_t sequence);
 // qkv [N,3C]: queries, keys, values side by side, each split in heads. Softmax in one pass with its
 // log-sum-exp saved (Dao et al., "FlashAttention"), so that probabilities are never stored.
@@ -60,9 +60,9 @@ Value dropout(GraphBuilder& builder, std::string name, Value x, double probabili
 Value add(GraphBuilder& builder, std::string name, Value a, Value b);
 // a + dropout(b), in one op.
 Value add_dropout(GraphBuilder& builder, std::string name, Value a, Value b, double probability);
-// Mean over the targets >= 0. -> f64 scalar. Of a micro-batch: its part of the mean over the whole batch's
-// targets, so that all parts add up to it (GraphBuilder::sum_loss). `vocabulary`: columns that count; those
-// behind are padding, in no sum, with gradient 0. 0: all count.
+// Mean over the targets >= 0. -> f64 scalar. The result of a micro-batch is its part of the mean over the
+// whole batch's targets, so that all parts add up to the mean (GraphBuilder::sum_loss). `vocabulary`: columns
+// that count; those behind are padding, in no sum, with gradient 0. 0: all count.
 Value cross_entropy(GraphBuilder& builder, std::string name, Value logits, Value targets,
                     std::int64_t vocabulary = 0);
 

@@ -7,15 +7,13 @@
 //   host     [ update 0 ][ update 1 ]                            [ clip ] …
 //            `-- of the step before, under the commit rule
 //
-// A step of one of several ranks has a peer lane, too: it works beside the compute lane, on the same arena.
+// A rank's step has a peer lane, too: it works beside the compute lane, on the same arena.
 //
 // Positions count the instructions of the compute and the peer lane (update launches included), in the order
-// of the list. A Lifetime holds
-// arena bytes over a half-open interval of positions, transfers included: all that touches it comes after
-// what touches lifetimes of the same bytes that end at `first` or before, and has ended before the bytes
-// serve a lifetime that starts at `last` or later; where lanes differ, a wait says so. A prefetch waits for
-// no position, so it may begin before `first` does; nor does an op of the peer lane, which may begin before
-// the compute lane comes to its position.
+// of the list. A Lifetime holds arena bytes over a half-open interval of positions, transfers included.
+// Lifetimes may share bytes only if their intervals are disjoint. The uses of the later one then come after
+// all uses of the earlier one; where lanes differ, a wait says so. Prefetches and ops of the peer lane wait
+// for no position: they may begin before the compute lane comes to `first`.
 #pragma once
 
 #include <cstdint>
@@ -36,12 +34,12 @@ using LifetimeId = std::uint32_t;
 using InstructionId = std::uint32_t;
 using Position = std::int64_t;
 
-// Where a bucket's value lives through the step.
+// The place of a bucket's value through the step.
 enum class Residency : std::uint8_t {
   resident,    // in the arena for the whole step and across steps
   held,        // brought in once per step, kept from first to last use
   streamed,    // brought in for each use or group of uses
-  offloaded,   // on the host between some of its uses: from forward to backward, or in long gaps
+  offloaded,   // on the host between some of its uses: from forward to backward, or in long pauses
   recomputed,  // dropped after forward, rebuilt in backward
   transient,   // lives between its writer and its last reader
   host,        // never on the device
@@ -68,12 +66,12 @@ struct ByteRange {
 struct BucketPlace {
   MemoryId memory = MemoryId::host;
   bool pinned = false;  // page-locked, because transfers touch it
-  // Set where a gradient bucket takes turns in the gradient ring: its first byte there. It then has no other
-  // bytes on the host.
+  // Set if a gradient bucket takes turns in the gradient ring: its first byte there. The bucket then has no
+  // other bytes on the host.
   std::optional<Bytes> ring_offset{};
-  // 0: it has all its bytes in the ring. Else it is in slices, which take turns in so many bytes: byte b of
-  // the bucket is at b % ring_span of them, a multiple of most_tensor_alignment. Each slice then leaves by an
-  // offload of its own.
+  // 0: all bytes of the bucket are in the ring at once. Otherwise its slices take turns in `ring_span` bytes,
+  // a multiple of most_tensor_alignment: byte b is at b % ring_span, and each slice leaves by an offload of
+  // its own.
   Bytes ring_span = 0;
   friend bool operator==(const BucketPlace&, const BucketPlace&) = default;
 };
@@ -83,12 +81,12 @@ struct BucketTensor {
   Bytes offset = 0;  // inside the bucket: a multiple of tensor_alignment (graph.h) of the tensor's bytes
   friend bool operator==(const BucketTensor&, const BucketTensor&) = default;
 };
-// Tensors that share one contiguous range, on the device and in each memory in which the bucket has a place,
-// but for those that take turns in the gradient ring (BucketPlace::ring_span). Every tensor of the graph is
-// in exactly one bucket, except optimizer state that is cut into slices: there each slice has a bucket, and
-// the whole has none. Tensors joined by an alias are in the same bucket at the same offset; so may be partial
-// sums of one gradient (Graph::gradient_groups) of which no two are needed at a time. Slices of a parameter
-// or a gradient are in its bucket, at the offset of their rows.
+// Tensors that share one contiguous range, on the device and in each memory in which the bucket has a place
+// (in the gradient ring see BucketPlace::ring_span). Every tensor of the graph is in exactly one bucket.
+// Optimizer state that is cut is the exception: each slice has a bucket, and the whole has none. Tensors
+// joined by an alias are in the same bucket at the same offset; so may be partial sums of one gradient
+// (Graph::gradient_groups) of which no two are needed at the same time. Slices of a parameter or a gradient
+// are in its bucket, at the offset of their rows.
 struct Bucket {
   std::string name;
   TensorKind kind = TensorKind::activation;
@@ -100,10 +98,10 @@ struct Bucket {
   bool on_host() const { return place_in(MemoryId::host) != nullptr; }
   bool pinned() const { return on_host() && place_in(MemoryId::host)->pinned; }
   bool in_ring() const { return on_host() && place_in(MemoryId::host)->ring_offset.has_value(); }
-  // In the gradient ring: how many bytes it has there, and where its byte is from the first of them.
+  // The bucket's bytes in the gradient ring, and the place of byte `byte` among them.
   Bytes ring_bytes() const { return ring_span() > 0 ? ring_span() : bytes; }
   Bytes byte_in_ring(Bytes byte) const { return ring_span() > 0 ? byte % ring_span() : byte; }
-  // Whether the range is in one piece there.
+  // True if the range is contiguous in the ring.
   bool is_whole_in_ring(ByteRange range) const {
     return ring_span() == 0 || range.bytes() == 0 ||
            range.begin / ring_span() == (range.end - 1) / ring_span();
@@ -139,13 +137,13 @@ enum class InstructionKind : std::uint8_t {
   commit,     // an update op, behind the gate: on the host lane (a host step) or on the compute lane. With
               // Plan::optimizer_in_backward a host step may stand before the gate
   speculate,  // the update op of a later host step, before the gate and as if nothing will be clipped: it
-              // leaves an undo record, and the host step then has little to do, or takes it back first
+              // leaves an undo record; the host step then does nothing, or undoes it and updates
 };
 std::string_view to_string(InstructionKind kind);
 constexpr bool is_transfer(InstructionKind kind) {
   return kind == InstructionKind::prefetch || kind == InstructionKind::offload;
 }
-// Whether instructions of that kind may be on the lane.
+// True if instructions of that kind may be on the lane.
 constexpr bool runs_on(InstructionKind kind, LaneRole lane) {
   if (index_of(lane) >= lane_roles) return false;
   const LaneRow& row = row_of(lane);
@@ -180,13 +178,14 @@ struct Instruction {
   LifetimeId lifetime = no_id;  // prefetch, offload
   // On the compute and peer lane: the lifetimes that hold its operands, one per bucket touched.
   std::vector<LifetimeId> uses{};
-  // Only waits that lane order and other waits do not imply already.
+  // Minimal: lane order, the gate and other waits imply none of them. Removing any one makes the plan wrong.
+  // Waits and lane order together have no cycle.
   std::vector<Wait> waits{};
-  // prefetch, offload: the bytes of the bucket that move; empty: all of them. A parameter that is cut comes
-  // in slice by slice. If only some of its slices are updated on the host, the parameter is resident, and
-  // these slices alone come in, before the next step's first use. A gradient with a ring_span leaves slice by
-  // slice.
-  // speculate: where its undo record is among the plan's (Plan::undo_bytes).
+  // prefetch, offload: the bytes of the bucket that move; empty: all. A parameter that is cut comes in slice
+  // by slice, each after its update. If only some of its slices are updated on the host, the parameter is
+  // resident; these slices alone come in before its first use, and their gradients alone leave before the
+  // gate. A gradient with a ring_span leaves slice by slice.
+  // speculate: the place of its undo record in Plan::undo_bytes.
   ByteRange part{};
   friend bool operator==(const Instruction&, const Instruction&) = default;
 };
@@ -200,20 +199,28 @@ inline bool runs_on_host(const Instruction& instruction) { return instruction.la
 //
 // The step's *gate* waits (through its lane or its waits) for every gradient. The engine waits for the gate
 // before it enqueues the instructions behind it, the commit phase: commits on the host and on the device, and
-// the transfer of the clip scale. It enqueues nothing of a step before the gate of the step before has
-// passed. So the gate happens before everything behind it and before the whole next step. A commit changes
-// what outlives the step, so without `optimizer_in_backward` none can begin before the gate has passed.
+// the transfer of the clip scale. It enqueues nothing of a step before the gate of the previous step has
+// passed. The gate therefore happens before everything behind it and before the whole next step; the waits
+// between steps that remain are for host steps of the previous step. Only commits change what outlives the
+// step, so without `optimizer_in_backward` none can begin before the gate has passed, and the validator
+// refuses one that stands there.
 //
-// A *speculated* update has changed the host's bytes of its parameter and state by then, but not what
-// outlives the step: until its commit nothing reads them, and it can be taken back to the bit. It begins when
-// its gradient has landed and every prefetch of the step has read the weight. Behind the gate, its commit
-// lets it stand where the clip scale is 1. Otherwise it takes it back and makes the update with the scale.
+// Parts of the norm (one f64 sum of squares for each parameter or slice) are computed where the gradient is
+// made and land last, in one small bucket: the gate waits for that bucket alone. A `recompute` of an op that
+// also writes a value which crosses units, or the loss, writes that value into a copy that nobody reads.
 //
-// With `optimizer_in_backward` nothing is speculated: a host step may stand before the gate instead, and is
-// then made for good. It begins when its gradient has landed and every prefetch of the step has read the
-// weight, and does not look at the clip scale. Once its gradient has been applied nobody needs that any more,
-// so the buckets of such gradients take turns in the bytes of one region of host memory, the *gradient ring*:
-// an offload waits for the host steps that apply the gradients which had its bytes before.
+// A *speculated* update changes the host's bytes of its parameter and state before the gate. It can be undone
+// bit-exactly, and nothing reads these bytes before its commit. It begins when its gradient has landed and
+// every prefetch of the step has read the weight. Its commit does nothing if the clip scale is 1; otherwise
+// it undoes the update and makes it with the scale, in one pass. Gradients of all host updates stay on the
+// host until the gate, also where nothing is clipped: the loss and the norm may turn out not to be finite,
+// and undoing an update needs its gradient.
+//
+// `optimizer_in_backward` replaces speculated updates by host steps before the gate, which are made for good.
+// Such a host step begins when its gradient has landed and every prefetch of the step has read the weight,
+// and does not look at the clip scale. Nobody needs its gradient afterwards, so the buckets of such gradients
+// take turns in one region of host memory, the *gradient ring*: an offload waits for the host steps that
+// apply the previous gradients of its bytes.
 //
 //   d2h     [ g5 ][ g4 ][ g3 ]       [ g2 ]     [ g1 ] …
 //   host          [ update 5 ][ update 4 ][ update 3 ] …
@@ -238,7 +245,7 @@ struct Plan {
   Bytes bucket_bytes = 0;              // target size of a parameter bucket; 0: one tensor each
   double predicted_step_seconds = 0;   // where no step is clipped
   double predicted_stall_seconds = 0;
-  // Where every other step is clipped, and where each is. Without speculated updates there is no difference.
+  // The same if every other step is clipped, and if every step is. They differ only with speculated updates.
   double half_clipped_seconds = 0;
   double clipped_seconds = 0;
   double lower_bound_seconds = 0;  // no plan in the budget takes less
@@ -252,7 +259,7 @@ inline ByteRange moved_bytes(const Plan& plan, const Instruction& transfer) {
   return {0, plan.buckets[plan.lifetimes[transfer.lifetime].bucket].bytes};
 }
 
-// By op of the graph, of which there are `ops`: the instruction that speculates its update, else no_id.
+// Returns by op of the graph (which has `ops`) the instruction that speculates its update, else no_id.
 inline std::vector<InstructionId> speculations(const Plan& plan, std::size_t ops) {
   std::vector<InstructionId> found(ops, no_id);
   for (InstructionId id = 0; id < plan.instructions.size(); ++id)
@@ -263,13 +270,14 @@ inline std::vector<InstructionId> speculations(const Plan& plan, std::size_t ops
 // Why there is no plan. A value for the caller to handle.
 struct Infeasible {
   Bytes budget = 0;  // that was asked for
-  // The smallest budget that works; every larger one does. Of host bytes, the smallest that was found.
+  // The smallest budget that works; every larger one does, too. For host bytes an upper estimate of the
+  // minimum.
   Bytes minimum = 0;
   bool host = false;  // true: these are host bytes; false: device bytes
-  // Of device bytes: the op at which the smallest plan has most live bytes. Not meaningful of host bytes.
+  // For device bytes: the op at which the smallest plan has most live bytes. Without meaning for host bytes.
   std::string op;
-  // Of host bytes: less than `minimum` may work, since the search had reached its limit of work before a
-  // budget of a hundredth less was searched in vain.
+  // For host bytes: the search reached its limit of work before it had failed for a budget of 1 % less, so
+  // less than `minimum` may work.
   bool at_most = false;
 };
 
@@ -285,8 +293,8 @@ struct Timeline {
   double stall_seconds = 0;            // compute lane idle within the period
 };
 
-// Versioned JSON without loss: writes version 5, reads older ones too. A text that is no well-formed plan
-// throws InvalidInput.
+// Versioned JSON without loss: writes version 5, reads older versions too. Throws InvalidInput if the text is
+// no well-formed plan.
 std::string to_json(const Plan& plan);
 Plan plan_from_json(std::string_view text);
 

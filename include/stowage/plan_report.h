@@ -13,7 +13,7 @@
 
 namespace stowage {
 
-// What the planner says of one device budget.
+// The planner's answer to a device budget.
 struct CurvePoint {
   Bytes budget_bytes = 0;  // above 0; `unlimited` for no limit
   double step_seconds = 0;
@@ -42,14 +42,14 @@ struct RunChart {
   std::vector<RunLine> lines{};
 };
 
-// Each row has a cell for each column.
+// Rows have a cell for each column.
 struct RunTable {
   std::string title;
   std::vector<std::string> columns{};
   std::vector<std::vector<std::string>> rows{};
 };
 
-// What a training under the plan was, to be shown above it.
+// The training under the plan, shown above it.
 struct RunHistory {
   struct Fact {
     std::string label;
@@ -60,7 +60,7 @@ struct RunHistory {
     std::string title;
     std::vector<Fact> facts{};
   };
-  std::string failure{};  // what ended it against its will: stands in red at the top; empty: nothing did
+  std::string failure{};  // the error that ended the run, in red at the top; empty: none
   std::vector<Group> groups{};
   std::vector<RunTable> tables{};
   std::vector<RunChart> charts{};
@@ -74,13 +74,12 @@ struct ReportOptions {
   std::optional<RunHistory> run{};
 };
 
-// One self-contained HTML page in UTF-8: styles, scripts and data inside, nothing is loaded. Times are
-// those of simulate() on `machine`. Names of the graph, of the plan and in `options` may be hostile text.
-// The data is JSON in the element "plan-data"; tools/report/report_data.h says what it holds.
-// Throws InvalidInput for a plan that names ops, tensors, buckets, lifetimes, instructions, positions or
-// arena bytes which are not there, for a machine on which the step takes no finite time, for a point
-// of the curve without a budget or finite times, and for columns of a run whose steps or values are not in
-// order, or not finite.
+// Returns a self-contained HTML page in UTF-8: styles, scripts and data inside, nothing is loaded. Times are
+// those of simulate() on `machine`. Names of the graph, of the plan and in `options` may be hostile text. The
+// data is JSON in the element "plan-data"; tools/report/report_data.h says what it holds. Throws InvalidInput
+// for a plan that names ops, tensors, buckets, lifetimes, instructions, positions or arena bytes which are
+// not there, for a machine on which the step takes no finite time, for a point of the curve without a budget
+// or finite times, and for columns of a run whose steps or values are not in order, or not finite.
 std::string plan_report(const Graph& graph, const Plan& plan, const Machine& machine,
                         const ReportOptions& options = {});
 

@@ -1,13 +1,13 @@
 // safetensors: named tensors in one file, or in several with an index, read and written by offset.
 //
-// The format, of https://github.com/huggingface/safetensors: 8 bytes, little-endian, that count the header's;
-// the header, a JSON object of {"name": {"dtype", "shape", "data_offsets": [begin, end]}} and maybe
-// "__metadata__", an object of strings; then the tensors' bytes, without gaps. Several files are named by
+// The format (https://github.com/huggingface/safetensors): the header's length in 8 little-endian bytes; the
+// header, a JSON object of {"name": {"dtype", "shape", "data_offsets": [begin, end]}} and maybe
+// "__metadata__", an object of strings; then the tensors' bytes, without holes. Several files are named by
 // `model.safetensors.index.json`, whose "weight_map" says which file holds which tensor.
 //
-// Files are taken for hostile: whatever is wrong with one is InvalidInput that names the file, the tensor and
-// what to do, found before any tensor is read; memory is of the order of the headers, never of what they
-// claim. Files are read by their offsets, not mapped: one that shrinks meanwhile is an error and no signal.
+// Files are taken for hostile: any error is InvalidInput that names the file, the tensor and what to do, and
+// is found before any tensor is read. Memory is of the order of the headers, never of what they claim. Files
+// are read by their offsets, not mapped: a file that shrinks meanwhile is an error and no signal.
 #pragma once
 
 #include <cstddef>
@@ -48,7 +48,7 @@ struct StoredTensor {
   std::string name;
   StoredType type = StoredType::f32;
   std::vector<std::int64_t> shape;  // row-major, outermost first; {} is a scalar
-  Bytes offset = 0;                 // of its first byte, behind the header
+  Bytes offset = 0;                 // of its first byte, from the end of the header
   Bytes bytes = 0;
   friend bool operator==(const StoredTensor&, const StoredTensor&) = default;
 };
@@ -60,12 +60,12 @@ struct SafetensorsHeader {
   Bytes file_bytes() const;
 };
 
-// The header of a file of `file_bytes`, of which `beginning` holds at least the header (all of it will do).
+// Returns the header of a file of `file_bytes`. `beginning` holds at least the header, or all of the file.
 // `file` is for messages. Throws InvalidInput.
 SafetensorsHeader parse_safetensors(std::string_view beginning, Bytes file_bytes, std::string_view file);
 
-// What stands before the tensors' bytes, padded by spaces to a multiple of 8. Offsets and byte counts are set
-// from types and shapes; order and metadata are kept. Throws InvalidInput for names that are not unique or no
+// Returns the bytes before the tensors, padded by spaces to a multiple of 8. Sets offsets and byte counts
+// from types and shapes; keeps order and metadata. Throws InvalidInput for names that are not unique or no
 // UTF-8, and shapes that overflow.
 std::string safetensors_beginning(SafetensorsHeader& header);
 
@@ -87,8 +87,8 @@ class TensorFiles {
   std::size_t size() const;                               // of all tensors
   const StoredTensor* find(std::string_view name) const;  // null: none of that name
   std::vector<std::string_view> names() const;            // sorted
-  // Of a tensor's bytes, those from `offset` on, straight into `into`. Throws InvalidInput when the tensor is
-  // not of these files, has no such bytes, or the file has become shorter; Error when reading fails.
+  // Reads a tensor's bytes from `offset` on straight into `into`. Throws InvalidInput if the tensor is not of
+  // these files, has no such bytes, or the file has become shorter; Error if reading fails.
   void read(const StoredTensor& tensor, Bytes offset, std::span<std::byte> into) const;
 
  private:
@@ -96,7 +96,7 @@ class TensorFiles {
   std::unique_ptr<Implementation> implementation_;
 };
 
-// One file, written piece by piece in any order under a temporary name. Not thread-safe.
+// Writes a file piece by piece, in any order, under a temporary name. Not thread-safe.
 class SafetensorsWriter {
  public:
   // Writes the header. `tensors`: name, type and shape; the rest is set. Throws InvalidInput as
@@ -107,9 +107,11 @@ class SafetensorsWriter {
   SafetensorsWriter& operator=(const SafetensorsWriter&) = delete;
 
   const std::vector<StoredTensor>& tensors() const;
-  // `index` of the tensors as they were given. Throws Error, or InvalidInput for bytes outside of the tensor.
+  // `index` counts the tensors as they were given. Throws Error, or InvalidInput for bytes outside of the
+  // tensor.
   void write(std::size_t index, Bytes offset, std::span<const std::byte> value);
-  // On the disk, and then under its name. Every byte must have been written once. Throws Error.
+  // Flushes the file to the disk and gives it its name. Requires that every byte was written once. Throws
+  // Error.
   void commit();
 
  private:

@@ -6,14 +6,14 @@
 //                 unthrottled); events and elapsed times are real.
 //   virtual_time  everything runs in the calling thread, at once, in the order of the calls; lanes
 //                 carry clocks of modelled time, which `elapsed_seconds` reports.
-// In both, every access of every launch, copy and discard is checked when it is enqueued: it must
-// lie inside one live allocation, and happen after (vector clocks over lanes, events and the calling
-// thread) every access that it conflicts with, byte for byte; a launch may not read device bytes
-// that were never written since they were allocated or discarded. A breach throws AccessViolation
-// that names both sides. So a missing wait fails whatever the timing. Copies carry definedness with
-// them, gaps included. The host cannot touch device memory: nor may a launch on a host lane. Memory is
-// given up (release, unmap, unreserve) only once the calling thread has synchronised with what touched
-// it: else AccessViolation, and it stays. Work may not call the device.
+// Both executors check every access of every launch, copy and discard when it is enqueued. It must lie inside
+// one live allocation, and happen after (vector clocks over lanes, events and the calling thread) every
+// access that it conflicts with, byte for byte. A launch may not read device bytes that were never written
+// since they were allocated or discarded. A breach throws AccessViolation that names both sides, so a missing
+// wait fails whatever the timing. Copies carry along which bytes are undefined. The host and launches on a
+// host lane cannot touch device memory. Memory may be given up (release, unmap, unreserve) only once the
+// calling thread has synchronised with the work that touched it; else AccessViolation, and it stays. Work may
+// not call the device.
 #pragma once
 
 #include <cstdint>
@@ -40,17 +40,17 @@ struct SimulatedOptions {
   Link h2d = Link::unthrottled();
   Link d2h = Link::unthrottled();
   // Bytes per second of each throttled direction while the other one, throttled too, moves bytes; no more
-  // than alone. Copies in virtual time, which are done one by one, know nothing of each other.
+  // than alone. Virtual time makes copies one by one, so they do not slow each other.
   double h2d_both_bytes_per_second = as_alone;
   double d2h_both_bytes_per_second = as_alone;
   Poison poison = Poison::full;
   bool check_accesses = true;
-  // Whether work that is enqueued after the calling thread has synchronised counts as ordered after
-  // what was synchronised (as it is on a real device). Off, only lanes and events order things.
+  // True: work that is enqueued after the calling thread has synchronised counts as ordered after the
+  // synchronised work, as on a real device. False: only lanes and events order work.
   bool host_orders = true;
 };
 
-// Which call fails, once: the `index`-th (0-based) call that can fail after the fault is set.
+// Makes one call fail: the `index`-th (0-based) call that can fail after the fault is set.
 struct Fault {
   enum class Kind : std::uint8_t {
     call,  // the call itself throws DeviceError (OutOfMemory for allocate and map) and does nothing

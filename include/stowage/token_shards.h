@@ -19,20 +19,20 @@ enum class ShardVersion : std::int32_t { two_bytes = 1, four_bytes = 7 };
 // The smallest version that holds all ids of a vocabulary.
 ShardVersion shard_version_for(std::int32_t vocabulary_size);
 
-// One file, mapped into memory. It must keep its length while it is read: a page that is gone ends the
-// program. Copies share the mapping. Any number of threads may read it.
+// A file, mapped into memory. It must keep its length while it is read: a page that is gone ends the program.
+// Copies share the mapping. Any number of threads may read it.
 class TokenShard {
  public:
-  // Throws InvalidInput that names the file, the field of its header, and what to do: not a shard, or a file
-  // whose length is not what the number of tokens says.
+  // Throws InvalidInput that names the file, the field of its header, and what to do if it is no shard, or
+  // its length does not match the number of tokens.
   explicit TokenShard(const std::string& path);
 
   const std::string& path() const;
   ShardVersion version() const;
   std::int64_t size() const;  // tokens, at least one
 
-  // tokens[i] becomes token `first` + i. Throws InvalidInput for a range past the end, and for a token that
-  // is not below `vocabulary_size` (where that is not 0), by the file's name and the token's place.
+  // Sets tokens[i] to token `first` + i. Throws InvalidInput for a range past the end, and, unless
+  // `vocabulary_size` is 0, for a token that is not below it, with the file's name and the token's place.
   void read(std::int64_t first, std::span<std::int32_t> tokens, std::int32_t vocabulary_size = 0) const;
 
  private:
@@ -63,14 +63,13 @@ class TokenShardWriter {
 };
 
 struct TokenSampling {
-  std::int64_t sequence = 1024;  // tokens of a sample
-  bool shuffled = true;          // else in the order of files and tokens
-  std::uint64_t seed = 0;        // of the order
-  std::int32_t vocabulary_size =
-      0;  // tokens from outside it are refused when they are read; 0: not looked at
+  std::int64_t sequence = 1024;      // tokens of a sample
+  bool shuffled = true;              // false: in the order of files and tokens
+  std::uint64_t seed = 0;            // of the shuffled order
+  std::int32_t vocabulary_size = 0;  // a token that is not below it is refused when read; 0: no check
 };
 
-// Where a run is in its data: sample `sample` of epoch `epoch` comes next. The other fields say of which
+// A run's position in its data: sample `sample` of epoch `epoch` comes next. The other fields identify the
 // data.
 struct TokenPosition {
   std::uint64_t epoch = 0;
@@ -86,31 +85,31 @@ struct TokenPosition {
 std::string to_json(const TokenPosition& position);
 TokenPosition token_position_from_json(std::string_view text);
 
-// All samples of many shards. Sample i of a shard is its tokens [i * sequence, (i + 1) * sequence], the
-// targets being one further on, as in llm.c; what is left at a shard's end is no sample. In each epoch every
-// sample comes once, in an order that is a function of the seed and the epoch alone (a permutation by
-// counters), so that nothing else need be saved, and any sample can be asked for.
+// Samples of many shards. Sample i of a shard is its tokens [i * sequence, (i + 1) * sequence], with the
+// targets one token further, as in llm.c; the rest at a shard's end is no sample. An epoch has every sample
+// once, in an order that depends on the seed and the epoch alone (a permutation by counters), so that two
+// numbers are the whole position, and any sample can be asked for.
 class TokenShards {
  public:
   // `places`: files, folders (all *.bin in them) and patterns of *, ? and [...] as a shell has them. The
-  // shards are in the order of their paths, each once. Throws InvalidInput that names the place or file:
-  // nothing there, not a shard, versions that differ, or too few tokens for one sample.
+  // shards are in the order of their paths, each once. Throws InvalidInput that names the place or file if
+  // nothing is there, a file is no shard, versions differ, or there are too few tokens for a sample.
   TokenShards(const std::vector<std::string>& places, const TokenSampling& sampling);
 
   const std::vector<TokenShard>& shards() const { return shards_; }
   std::int64_t tokens() const;  // of all shards
   std::uint64_t samples_per_epoch() const { return first_samples_.back(); }
 
-  // Sample `index` of epoch `epoch`; both spans have `sequence` items: targets[i] is the token behind
+  // Reads sample `index` of epoch `epoch`; both spans have `sequence` items: targets[i] is the token behind
   // tokens[i]. Throws InvalidInput for an index past the epoch, spans of other lengths and tokens outside the
   // vocabulary. Any number of threads may call it.
   void sample(std::uint64_t epoch, std::uint64_t index, std::span<std::int32_t> tokens,
               std::span<std::int32_t> targets) const;
 
-  // The sample at the position, which moves on by one. One thread at a time.
+  // Reads the sample at the position and moves on by one. Used by one thread at a time.
   void next(std::span<std::int32_t> tokens, std::span<std::int32_t> targets);
   TokenPosition position() const { return position_; }
-  // Throws InvalidInput that names the field where the position is none of these shards, sampled like this.
+  // Throws InvalidInput that names the field if the position is not one of these shards, sampled like this.
   void seek(const TokenPosition& position);
 
  private:

@@ -1,7 +1,7 @@
 // A trace: the ops of one training step of any program, recorded elsewhere, with the times they took.
 //
-// JSON Lines, described with an example in docs/trace.md: a header, then one line for each tensor and each
-// op, in program order. The graph that comes of it can be planned; no launch table knows its kernels.
+// JSON Lines, described with an example in docs/trace.md: a header, then a line for each tensor and each op,
+// in program order. Its graph can be planned but not run: no launch table knows its kernels.
 #pragma once
 
 #include <string_view>
@@ -10,7 +10,7 @@
 
 namespace stowage {
 
-// Whether `text` begins as a trace does: with an object whose first member is "stowage_trace".
+// True if `text` begins as a trace does: with an object whose first member is "stowage_trace".
 bool is_trace(std::string_view text);
 
 // The traced step as a graph with a loss and an update phase: the trace's own, or that of the optimizer which

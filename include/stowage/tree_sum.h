@@ -17,7 +17,7 @@
 // consecutive ranges of micro-batches each add up one subtree; the N results, added in the tree of N groups,
 // are the sum of one device. One group is the plain sum, from the first micro-batch to the last.
 //
-// Nothing is checked: give as many values as `micro_batches`, which `groups` divides. Not thread-safe.
+// Requires as many values as `micro_batches`, which `groups` divides; checks nothing. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -33,8 +33,8 @@ class TreeSum {
   explicit TreeSum(std::uint32_t micro_batches = 1, std::uint32_t groups = 1)
       : groups_(groups), micro_batches_of_group_(micro_batches / groups) {}
 
-  // The value of the next micro-batch. `append(sum, value)` adds it to its group's sum, `join(left, right)`
-  // adds two sums of as many groups each; both return a T.
+  // Adds the value of the next micro-batch. `append(sum, value)` adds it to its group's sum, `join(left,
+  // right)` adds two sums of as many groups each; both return a T.
   template <class Append, class Join>
   void add(T value, Append append, Join join) {
     growing_ = growing_ ? append(std::move(*growing_), std::move(value)) : std::move(value);
@@ -53,12 +53,12 @@ class TreeSum {
     add(std::move(value), add_two, add_two);
   }
 
-  // Of all micro-batches; nothing before the last of them.
+  // Returns the sum of all micro-batches; nullopt before the last has been added.
   std::optional<T> total() const {
     if (finished_.size() != 1 || finished_.front().groups != groups_) return {};
     return finished_.front().sum;
   }
-  // Sums that are kept: the finished ones, and the one that grows.
+  // Number of sums that are kept: the finished ones, and the growing one.
   std::size_t kept() const { return finished_.size() + (growing_ ? 1 : 0); }
 
  private:

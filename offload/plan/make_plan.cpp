@@ -8,14 +8,13 @@
 #include <map>
 #include <optional>
 
-#include "offload/plan/arena.h"
-#include "offload/plan/bound.h"
-#include "offload/plan/cells.h"
-#include "offload/plan/extreme_choices.h"
-#include "offload/plan/fewest_host.h"
-#include "offload/plan/joined_units.h"
+#include "offload/plan/bound/bound.h"
+#include "offload/plan/decisions/extreme_choices.h"
+#include "offload/plan/decisions/prices.h"
 #include "offload/plan/policies/policies.h"
-#include "offload/plan/prices.h"
+#include "offload/plan/problem/units.h"
+#include "offload/plan/schedule/places.h"
+#include "offload/plan/search/cells.h"
 #include "src/graph/clipping.h"
 #include "stowage/error.h"
 #include "stowage/planner.h"
@@ -26,16 +25,16 @@ namespace {
 // One for each order of micro-batches that `wanted` lets.
 using WantedOrder = std::optional<MicroBatchOrder>;
 std::vector<Problem> make_problems(const Graph& graph, const Machine& machine, const BucketOptions& options,
-                                   WantedOrder wanted, const std::stop_token& stop) {
+                                   WantedOrder wanted, const std::stop_token& stop, EarlyUpdates early) {
   std::vector<Problem> problems;
   const std::vector<MicroBatchOrder> possible = possible_orders(graph);
   for (MicroBatchOrder order : possible)
     if (!wanted || *wanted == order || possible.size() == 1)
-      problems.push_back(make_problem(graph, machine, options, order, stop));
+      problems.push_back(make_problem(graph, machine, options, order, stop, early));
   return problems;
 }
-BucketOptions bucket_options(const PlanOptions& options, Bytes target) {
-  return {.target_bytes = target, .optimizer_in_backward = options.optimizer_in_backward};
+EarlyUpdates early_updates(const PlanOptions& options) {
+  return options.optimizer_in_backward ? EarlyUpdates::final : EarlyUpdates::undoable;
 }
 // The automatic policy's problems: one for each bucket size, smallest first, and order. `units` is the graph
 // in the units that `replays` may rebuild.
@@ -46,8 +45,8 @@ std::vector<Problem> automatic_problems(const Graph& units, const Machine& machi
     sizes.push_back(efficient_bucket_bytes(machine));
   std::vector<Problem> problems;
   for (const Bytes size : sizes) {
-    std::vector<Problem> more =
-        make_problems(units, machine, bucket_options(options, size), options.order, options.stop);
+    std::vector<Problem> more = make_problems(units, machine, {.target_bytes = size}, options.order,
+                                              options.stop, early_updates(options));
     if (!problems.empty() && problems.front().layout.buckets == more.front().layout.buckets) continue;
     std::move(more.begin(), more.end(), std::back_inserter(problems));
   }
@@ -71,7 +70,8 @@ struct Resident {
 Resident least_resident(const Graph& graph, const Machine& machine, WantedOrder wanted,
                         const std::stop_token& stop) {
   const BucketOptions options{.target_bytes = 0, .group_gradients = false};
-  std::vector<Problem> problems = make_problems(graph, machine, options, wanted, stop);
+  std::vector<Problem> problems =
+      make_problems(graph, machine, options, wanted, stop, EarlyUpdates::undoable);
   std::vector<Plan> plans;
   for (const Problem& problem : problems) plans.push_back(resident_plan(problem));
   const auto least = std::min_element(plans.begin(), plans.end(), [](const Plan& a, const Plan& b) {
@@ -115,8 +115,8 @@ Plan with_bound(Plan plan, const Problem& problem, const Budget& budget) {
   return plan;
 }
 
-// The plans of all emulated systems, as they are and freed of their handicaps: the automatic policy is never
-// slower than one of them that fits. Each is made when it is first needed.
+// The plans of all emulated systems, as they are and without what holds them back: the automatic policy is
+// never slower than one of them that fits. Each is made when it is first needed.
 class EmulatedPlans {
  public:
   // Keeps a reference to them.
@@ -160,7 +160,7 @@ class EmulatedPlans {
   static void look_at(Member& member) {
     const Sketch sketch = policy_sketch(member.of);
     member.live_bytes = sketch.live_peak_bytes;
-    member.least_seconds = least_seconds(*member.of.problem, sketch.draft);
+    member.least_seconds = policy_least_seconds(member.of, sketch.draft);
   }
 
   std::vector<Member> members_;
@@ -226,8 +226,9 @@ class Planner::Parts {
   // With one tensor in each bucket.
   const Problem& single() {
     if (!single_)
-      single_ =
-          std::move(make_problems(graph_, machine_, bucket_options(options_, 0), {}, options_.stop).front());
+      single_ = std::move(
+          make_problems(graph_, machine_, {.target_bytes = 0}, {}, options_.stop, early_updates(options_))
+              .front());
     return *single_;
   }
   // Of the replays that the options say; behind them those of joined units and of whole blocks.
@@ -255,9 +256,8 @@ class Planner::Parts {
     joined_.clear();
     for (const std::uint32_t count : options_.settings.joined_units) {
       joined_.push_back(std::make_unique<Graph>(with_joined_units(graph_, count)));
-      problems.push_back(make_problem(*joined_.back(), machine_,
-                                      bucket_options(options_, options_.bucket_bytes),
-                                      MicroBatchOrder::layer_major, options_.stop));
+      problems.push_back(make_problem(*joined_.back(), machine_, {.target_bytes = options_.bucket_bytes},
+                                      MicroBatchOrder::layer_major, options_.stop, early_updates(options_)));
     }
   }
   const Minimum& least() {

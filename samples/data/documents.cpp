@@ -18,7 +18,7 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(first, text.find_last_not_of(white) - first + 1);
 }
 
-// Where the sentence that `line` begins with ends.
+// Returns the length of the sentence that `line` begins with.
 std::size_t sentence_length(std::string_view line) {
   std::size_t at = line.find_first_of(ends);
   while (at != std::string_view::npos) {

@@ -17,7 +17,7 @@ namespace stowage::samples {
 // without a token are left out, and so are documents without a sentence.
 class Documents {
  public:
-  // `progress`: is told the share of the text that is done, 0 to 1.
+  // `progress` gets the share of the text that is done, 0 to 1.
   Documents(std::string_view text, const Tokenizer& tokenizer,
             const std::function<void(double)>& progress = {});
 
@@ -28,8 +28,8 @@ class Documents {
   std::span<const std::int32_t> sentence(std::size_t index) const {
     return std::span(tokens_).subspan(sentences_[index], sentences_[index + 1] - sentences_[index]);
   }
-  // The document that the sentence is in, and the first sentence of each; that behind the last is
-  // `sentences()`.
+  // Return the document that a sentence is in, and the first sentence of a document; for the document behind
+  // the last that is `sentences()`.
   std::size_t document_of(std::size_t sentence) const;
   std::size_t first_of(std::size_t document) const { return documents_[document]; }
 

@@ -62,7 +62,7 @@ class PairSource::Sample {
   }
 
  private:
-  // One sample's random numbers, one after another.
+  // Random numbers of one sample, one after another.
   class Draws {
    public:
     Draws(std::uint64_t seed, std::uint64_t step, std::uint32_t sample)
@@ -113,7 +113,7 @@ class PairSource::Sample {
     const std::size_t other = sentence_elsewhere(documents_.document_of(begin));
     second_ = tokens_of(other, sentences_from(other, room_ - std::min(room_ - 1, first_.size())));
   }
-  // The longer one loses a token at either end. Lines may be long: tokens are taken away at once.
+  // The longer part loses a token at either end. Lines may be long, so all tokens are taken away at once.
   void shorten() {
     struct Kept {
       std::size_t begin, end;

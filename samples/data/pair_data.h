@@ -9,7 +9,7 @@
 
 namespace stowage::samples {
 
-// Of tokens with a meaning of their own. What a vocabulary lacks gets an id behind it.
+// Ids of tokens with a meaning of their own. Tokens that a vocabulary lacks get ids behind it.
 struct SpecialIds {
   std::int32_t classification = 0, separator = 0, padding = 0, mask = 0;
   std::int32_t vocabulary = 0;        // all ids are below it
@@ -28,11 +28,12 @@ struct PairBatch {
 };
 
 // Devlin et al., "BERT", section 3.1 and appendix A.1 and A.2: A and B are runs of sentences, together no
-// longer than fits; in one half of the samples B is what follows A, in the other it is from another document
-// (also where nothing follows). Of the tokens of A and B 15 % (at least one) are to be found: 80 % of these
-// are [MASK], 10 % another token of the vocabulary, 10 % themselves. Masks are drawn anew for each sample.
+// longer than fits; in one half of the samples B is what follows A, in the other it is from another
+// document (also where nothing follows). The model has to find 15 % (at least one) of the tokens of A and
+// B: 80 % of these are [MASK], 10 % another token of the vocabulary, 10 % themselves. Masks are drawn anew
+// for each sample.
 //
-// What a sample is depends on the seed, the step and its number alone, and on nothing that happened before.
+// A sample depends on the seed, the step and its number alone, and on nothing that happened before.
 class PairSource {
  public:
   // `documents` must outlive the source. Throws InvalidInput for fewer than two documents, or a sequence of

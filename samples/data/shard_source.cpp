@@ -6,22 +6,12 @@
 #include <filesystem>
 
 #include "stowage/checkpoint.h"
-#include "stowage/error.h"
+#include "tools/console/text.h"
 
 namespace stowage::samples {
 namespace {
 
 constexpr std::int64_t looked_at = 4096;  // tokens at either end of a shard
-
-// Runs `action`, and puts the flag before what it complains of.
-template <class Action>
-auto of_shards(const std::string& flag, Action action) {
-  try {
-    return action();
-  } catch (const InvalidInput& error) {
-    throw InvalidInput(fmt::format("{} {}", flag, error.what()));
-  }
-}
 
 }  // namespace
 
@@ -36,7 +26,7 @@ ShardSource::ShardSource(const std::string& flag, const std::string& place, cons
                          std::int64_t batch)
     : flag_(flag),
       sampling_(sampling),
-      shards_(of_shards(flag, [&] { return TokenShards({place}, sampling); })),
+      shards_(with_prefix(flag + ' ', [&] { return TokenShards({place}, sampling); })),
       batch_(static_cast<std::uint64_t>(batch)) {
   // Another tokenizer's tokens show at once.
   static_cast<void>(fingerprint());
@@ -50,7 +40,7 @@ void ShardSource::fill(std::uint64_t step, Batch& result) const {
   const std::uint64_t end = batch_ * (share_.rank + 1) / share_.ranks;
   for (std::uint64_t i = first; i < end; ++i) {
     const std::uint64_t number = step * batch_ + i;
-    of_shards(flag_, [&] {
+    with_prefix(flag_ + ' ', [&] {
       shards_.sample(number / samples(), number % samples(),
                      std::span(result.tokens).subspan(i * sequence, sequence),
                      std::span(result.targets).subspan(i * sequence, sequence));
@@ -60,7 +50,7 @@ void ShardSource::fill(std::uint64_t step, Batch& result) const {
 
 void ShardSource::sample(std::uint64_t index, std::span<std::int32_t> tokens,
                          std::span<std::int32_t> targets) const {
-  of_shards(flag_, [&] { shards_.sample(0, index, tokens, targets); });
+  with_prefix(flag_ + ' ', [&] { shards_.sample(0, index, tokens, targets); });
 }
 
 std::string ShardSource::fingerprint() const {
@@ -70,7 +60,7 @@ std::string ShardSource::fingerprint() const {
     tokens.resize(static_cast<std::size_t>(std::min(shard.size(), looked_at)));
     all += fmt::format("{} tokens:", shard.size());
     for (const std::int64_t first : {std::int64_t{0}, shard.size() - std::ssize(tokens)}) {
-      of_shards(flag_, [&] { shard.read(first, tokens, sampling_.vocabulary_size); });
+      with_prefix(flag_ + ' ', [&] { shard.read(first, tokens, sampling_.vocabulary_size); });
       all.append(reinterpret_cast<const char*>(tokens.data()), tokens.size() * sizeof tokens[0]);
     }
   }

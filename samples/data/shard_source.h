@@ -14,8 +14,8 @@ namespace stowage::samples {
 // with no file of that very name.
 bool means_shards(const std::string& place);
 
-// Sample `i` of step `s` is number s * batch + i of the epochs' samples, one epoch after another, each
-// shuffled.
+// Sample `i` of step `s` is number s * batch + i of the epochs' samples, one epoch after another,
+// each shuffled.
 class ShardSource : public TokenSource {
  public:
   // Reads the first and last tokens of every shard. Throws InvalidInput naming `flag`, the file, and a token
@@ -23,8 +23,8 @@ class ShardSource : public TokenSource {
   ShardSource(const std::string& flag, const std::string& place, const TokenSampling& sampling,
               std::int64_t batch);
 
-  // Of each batch reads this part alone from here on: of equal, consecutive parts that of `rank`. The other
-  // samples of a batch are token 0.
+  // Reads only this share of each batch from here on: the part of `rank` among equal, consecutive parts. The
+  // other samples of a batch are token 0.
   void take_share(BatchShare share) { share_ = share; }
 
   // Throw InvalidInput, as above, for a token from outside the vocabulary that is met later.
@@ -34,9 +34,10 @@ class ShardSource : public TokenSource {
               std::span<std::int32_t> targets) const override;
 
   const TokenShards& shards() const { return shards_; }
-  // Of the shards' lengths and of the first and last 4096 tokens of each, wherever the files lie.
+  // Returns a fingerprint of the shards' lengths and of the first and last 4096 tokens of each, wherever the
+  // files lie.
   std::string fingerprint() const;
-  // Epoch and sample that a step begins with.
+  // Returns the epoch and the sample that a step begins with.
   std::map<std::string, std::int64_t> position(std::uint64_t step) const;
 
  private:

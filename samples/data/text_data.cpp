@@ -19,7 +19,7 @@
 namespace stowage::samples {
 namespace {
 
-// What cannot be read, and by which flag it was named.
+// A path, and the flag that names it.
 struct Named {
   const std::string& flag;
   const std::string& path;

@@ -15,15 +15,15 @@
 
 namespace stowage::samples {
 
-// The whole file. Throws InvalidInput naming `flag` and `path` when it is missing, a directory, a device,
-// unreadable or empty.
-// `progress`: is told the share that is read, 0 to 1, of a file whose size is known.
+// Returns the whole file. Throws InvalidInput naming `flag` and `path` when it is missing, a directory, a
+// device, unreadable or empty. `progress` gets the share that is read, 0 to 1, of a file whose size is known.
 std::string read_text(const std::string& path, const std::string& flag = "--data",
                       const std::function<void(double)>& progress = {});
 
-// The same, told to whoever waits for it.
+// Reads a text and shows the progress to the person who waits.
 std::string read_data(const std::string& path, const std::string& flag = "--data");
-// The ids of tokenizer.encode(text). Tells the progress to the person who waits; `name` is the text's.
+// Returns the ids of tokenizer.encode(text). Shows the progress to the person who waits; `name` is
+// the text's.
 std::vector<std::int32_t> encode_data(const Tokenizer& tokenizer, std::string_view text,
                                       const std::string& name);
 
@@ -33,7 +33,7 @@ struct SplitText {
 };
 SplitText split_text(std::string_view text, double share);
 
-// Runs `action` on what is held out of --data; of what it complains there is a way out.
+// Runs `action` on what is held out of --data; adds a way out to an InvalidInput.
 template <class Action>
 void on_held_out(const std::string& data, double share, Action action) {
   try {
@@ -56,7 +56,7 @@ struct Batch {
   std::vector<std::int32_t> targets;  // [batch * sequence]
 };
 
-// Where batches of samples come from. Safe to share between threads.
+// A source of batches of samples. Safe to share between threads.
 class TokenSource {
  public:
   TokenSource() = default;
@@ -68,8 +68,8 @@ class TokenSource {
   // from call to call.
   virtual void fill(std::uint64_t step, Batch& result) const = 0;
 
-  // Samples one after another, for evaluation: how many there are without overlap, and each of them. Both
-  // spans have `sequence` items.
+  // Samples one after another, for evaluation: their number without overlap, and each sample. Both spans have
+  // `sequence` items.
   virtual std::uint64_t samples() const = 0;
   virtual void sample(std::uint64_t index, std::span<std::int32_t> tokens,
                       std::span<std::int32_t> targets) const = 0;
@@ -79,8 +79,8 @@ class TokenSource {
 // step's batch depends on nothing that happened before.
 class BatchSource : public TokenSource {
  public:
-  // Of bytes, or of token ids, which must outlive the source. Throws InvalidInput for fewer than sequence
-  // + 1.
+  // Draw from bytes, or from token ids, which must outlive the source. Throw InvalidInput for fewer than
+  // sequence + 1.
   BatchSource(std::string_view text, std::int64_t batch, std::int64_t sequence, std::uint64_t seed);
   BatchSource(std::span<const std::int32_t> tokens, std::int64_t batch, std::int64_t sequence,
               std::uint64_t seed);

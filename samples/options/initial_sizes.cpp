@@ -32,7 +32,7 @@ GptConfig sizes_of(const ModelDescription& model, ModelKind kind) {
 
 void take_initial_sizes(Options& options, const GivenSizes& given) {
   if (options.init.empty()) return;
-  const ModelDescription found = of_flag("--init", [&] { return read_model_description(options.init); });
+  const ModelDescription found = with_prefix("--init ", [&] { return read_model_description(options.init); });
   const GptConfig stored = about_initial(options, [&] { return sizes_of(found, options.kind); });
   const bool bert = options.kind == ModelKind::bert;
   GptConfig& model = options.model;
@@ -57,7 +57,7 @@ void take_initial_sizes(Options& options, const GivenSizes& given) {
   model.epsilon = stored.epsilon;
   model.vocabulary = stored.vocabulary;
   options.initial = found;
-  const TensorFiles files = of_flag("--init", [&] { return TensorFiles(options.init); });
+  const TensorFiles files = with_prefix("--init ", [&] { return TensorFiles(options.init); });
   about_initial(options, [&] { check_sizes(files, found); });
 }
 

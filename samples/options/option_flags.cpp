@@ -19,7 +19,7 @@ std::string seed_error(const std::string& text) {
 // A check without its say in the help, which states the flag's sense instead.
 CLI::Validator quiet(CLI::Validator validator) { return validator.description(""); }
 
-void add_model(CLI::App& app, Options& options, Words& words) {
+void add_model(CLI::App& app, Options& options, RawOptions& raw) {
   GptConfig& model = options.model;
   const auto add = [&](const char* flag, auto& value, const char* text, std::int64_t most = most_of_others) {
     app.add_option(flag, value, text)
@@ -43,7 +43,7 @@ void add_model(CLI::App& app, Options& options, Words& words) {
       ->group("Model")
       ->check(quiet(CLI::Range(0.0, 0.99)))
       ->type_name("P");
-  app.add_option("--type", words.type, "of weights and activations: f32; or bf16 or fp16, with sums in f32")
+  app.add_option("--type", raw.type, "of weights and activations: f32; or bf16 or fp16, with sums in f32")
       ->group("Model")
       ->check(quiet(CLI::IsMember({"f32", "bf16", "fp16"})))
       ->type_name("NAME");
@@ -83,7 +83,7 @@ void add_data(CLI::App& app, Options& options) {
       ->type_name("DIR|FILE");
 }
 
-void add_training(CLI::App& app, Options& options, Words& words) {
+void add_training(CLI::App& app, Options& options, RawOptions& raw) {
   const char* group = "Training";
   const auto steps = quiet(CLI::Range(std::uint64_t{0}, std::uint64_t{1} << 40));
   const auto real = quiet(CLI::Range(0.0, 1e6));
@@ -105,7 +105,7 @@ void add_training(CLI::App& app, Options& options, Words& words) {
       ->group(group)
       ->check(steps)
       ->type_name("N");
-  app.add_option("--schedule", words.schedule,
+  app.add_option("--schedule", raw.schedule,
                  "how the rate falls behind the warm-up: cosine, linear, or constant")
       ->group(group)
       ->check(quiet(CLI::IsMember({"cosine", "linear", "constant"})))
@@ -119,7 +119,7 @@ void add_training(CLI::App& app, Options& options, Words& words) {
       ->group(group)
       ->check(real)
       ->type_name("X");
-  app.add_option("--decay", words.decay, "matrices: not biases and the norms' gains; or all parameters")
+  app.add_option("--decay", raw.decay, "matrices: not biases and the norms' gains; or all parameters")
       ->group(group)
       ->check(quiet(CLI::IsMember({"matrices", "all"})))
       ->type_name("NAME");
@@ -133,7 +133,7 @@ void add_training(CLI::App& app, Options& options, Words& words) {
       ->check(quiet(CLI::Range(1e-30, 1.0)))
       ->type_name("X");
   app.add_option(
-         "--moments", words.moments,
+         "--moments", raw.moments,
          "type of AdamW's moments of matrices: f32; or bf16 or 8bit, which take 2 bytes or 1 and give "
          "other numbers")
       ->group(group)
@@ -155,7 +155,7 @@ void add_training(CLI::App& app, Options& options, Words& words) {
       ->type_name("N");
 }
 
-void add_machine(CLI::App& app, Options& options, Words& words) {
+void add_machine(CLI::App& app, Options& options, RawOptions& raw) {
   const char* group = "Machine";
   app.add_option("--device", options.device, "auto: a CUDA card if one answers; cuda, cuda:N, or simulated")
       ->group(group)
@@ -169,31 +169,18 @@ void add_machine(CLI::App& app, Options& options, Words& words) {
       ->group(group)
       ->check(quiet(CLI::Range(std::int64_t{1}, std::int64_t{64})))
       ->type_name("N");
-  app.add_option("--machine", options.machine,
-                 "plan for this machine: a name that `stowage plan --machine list` shows, or a file that "
-                 "`stowage calibrate` wrote")
-      ->group(group)
-      ->type_name("NAME|FILE");
-  app.add_option("--device-memory", words.device_memory,
-                 "device bytes to train in, of each device: 64MiB, 1.5G, 4096, unlimited")
-      ->group(group)
-      ->type_name("SIZE");
-  app.add_option(
-         "--host-memory", words.host_memory,
-         "host bytes for what is offloaded, or unlimited; what the host has is checked before the first step")
-      ->group(group)
-      ->type_name("SIZE");
-  app.add_option("--pageable", words.pageable,
+  add_machine_options(app, PlanUser::trainer, group, raw.plan);
+  app.add_option("--pageable", raw.pageable,
                  "where the host cannot page-lock what transfers touch: auto takes ordinary memory, which is "
                  "slower, and says so; never ends the run. No bit depends on it")
       ->group(group)
       ->check(quiet(CLI::IsMember({"auto", "never"})))
       ->type_name("NAME");
-  app.add_option("--link-bandwidth", words.link_bandwidth,
+  app.add_option("--link-bandwidth", raw.link_bandwidth,
                  "of the simulated link, each way: 8GB/s, or unthrottled")
       ->group(group)
       ->type_name("RATE");
-  app.add_option("--link-both-bandwidth", words.link_both,
+  app.add_option("--link-both-bandwidth", raw.link_both,
                  "of each way while both are busy; without it the same as alone")
       ->group(group)
       ->type_name("RATE");
@@ -203,33 +190,9 @@ void add_machine(CLI::App& app, Options& options, Words& words) {
       ->type_name("N");
 }
 
-void add_plan(CLI::App& app, Options& options, Words& words) {
+void add_plan(CLI::App& app, Options& options, RawOptions& raw) {
   const char* group = "Plan";
-  std::vector<std::string> names;
-  for (const Policy policy : every_policy) names.emplace_back(to_string(policy));
-  app.add_option("--policy", words.policy,
-                 "auto: the fastest plan that fits; none: everything on the device; emulated: zero-offload, "
-                 "zero-infinity, gemini-cpu, layer-stream, checkpoint, fsdp2")
-      ->group(group)
-      ->check(quiet(CLI::IsMember(names)))
-      ->type_name("NAME");
-  app.add_option("--bucket-size", words.bucket_size,
-                 "bytes per parameter transfer, auto: from the link's speed")
-      ->group(group)
-      ->type_name("SIZE");
-  app.add_option(
-         "--speculate", words.speculate,
-         "host updates before the norm of all gradients is known, taken back where the step is clipped: "
-         "auto, but for steps behind some that were clipped; always; or off. No bit depends on it")
-      ->group(group)
-      ->check(quiet(CLI::IsMember({"auto", "always", "off"})))
-      ->type_name("NAME");
-  app.add_flag(
-         "--optimizer-in-backward", options.plan.optimizer_in_backward,
-         "with --clip 0 and not in fp16: host updates may be made for good as soon as their gradients are "
-         "there, which then need no host memory of their own (see --host-memory). No bit depends on it; but "
-         "a step that fails or whose gradients are not finite ends the run at its last checkpoint")
-      ->group(group);
+  add_plan_options(app, PlanUser::trainer, group, raw.plan);
   app.add_flag("--plan-only", options.plan_only, "print what the plan would do, then stop");
   app.get_option("--plan-only")->group(group);
   app.add_flag("--verify", options.verify,
@@ -321,9 +284,9 @@ void add_evaluation(CLI::App& app, Options& options) {
       ->type_name("N");
 }
 
-void add_generation(CLI::App& app, Options& options, Words& words) {
+void add_generation(CLI::App& app, Options& options, RawOptions& raw) {
   const char* group = "Generation";
-  app.add_option("--generate", words.prompt,
+  app.add_option("--generate", raw.prompt,
                  "write text that goes on with this one (or with the file's, as @FILE), instead of training: "
                  "from the model in --checkpoint DIR, --resume PATH or --init, with its --tokenizer")
       ->group(group)
@@ -345,15 +308,15 @@ void add_generation(CLI::App& app, Options& options, Words& words) {
 
 }  // namespace
 
-void add_flags(CLI::App& app, Options& options, Words& words) {
+void add_flags(CLI::App& app, Options& options, RawOptions& raw) {
   add_data(app, options);
-  add_training(app, options, words);
-  add_model(app, options, words);
-  add_machine(app, options, words);
-  add_plan(app, options, words);
+  add_training(app, options, raw);
+  add_model(app, options, raw);
+  add_machine(app, options, raw);
+  add_plan(app, options, raw);
   add_checkpoints(app, options);
   add_evaluation(app, options);
-  if (options.kind == ModelKind::gpt2) add_generation(app, options, words);
+  if (options.kind == ModelKind::gpt2) add_generation(app, options, raw);
   add_output(app, options);
 }
 

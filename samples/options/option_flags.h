@@ -5,28 +5,25 @@
 #include <string>
 
 #include "samples/options/options.h"
+#include "tools/choices/plan_choice.h"
 
 namespace stowage::samples {
 
-// What CLI11 fills in before the words are understood.
-struct Words {
+// Option values as they are given, before they are parsed.
+struct RawOptions {
+  RawPlanOptions plan;
   std::string type = "f32";
-  std::string device_memory = "unlimited";
-  std::string host_memory = "unlimited";
   std::string pageable = "auto";
-  std::string bucket_size = "auto";
   std::string link_bandwidth = "8GB/s";
   std::string link_both;
-  std::string policy = "auto";
-  std::string speculate = "auto";
   std::string prompt;
   std::string decay = "matrices";
   std::string moments = "f32";
   std::string schedule = "cosine";
 };
 
-// Adds those of `options.kind`'s program, whose defaults are what `options` and `words` hold; both must
+// Adds the flags of `options.kind`'s program, whose defaults are what `options` and `raw` hold; both must
 // outlive the parsing.
-void add_flags(CLI::App& app, Options& options, Words& words);
+void add_flags(CLI::App& app, Options& options, RawOptions& raw);
 
 }  // namespace stowage::samples

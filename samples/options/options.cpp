@@ -11,48 +11,30 @@
 
 #include "samples/data/text_data.h"
 #include "samples/options/initial_sizes.h"
-#include "samples/options/limits.h"
 #include "samples/options/option_flags.h"
 #include "src/base/written_paths.h"
 #include "stowage/error.h"
 #include "tools/choices/model_spec.h"
+#include "tools/console/text.h"
 
 namespace stowage::samples {
 namespace {
 
-// Runs `parse`, and puts the flag before what it complains of.
-template <class Parse>
-auto named(const char* flag, Parse parse) {
-  try {
-    return parse();
-  } catch (const InvalidInput& error) {
-    throw InvalidInput(fmt::format("{}: {}", flag, error.what()));
-  }
-}
-
-Bytes parse_bucket_size(const std::string& text) {
-  if (text == "auto") return 0;
-  const Bytes bytes = parse_bytes(text);
-  if (bytes == 0) throw InvalidInput("\"0\" is no bucket size; give at least 1 byte, or auto");
-  return bytes;
-}
-
-void understand(const Words& words, Options& options) {
-  options.descent = descent_from(words.schedule).value_or(Descent::cosine);
-  options.decayed = words.decay == "all" ? DecayedParameters::all : DecayedParameters::matrices;
-  options.moments = moments_from(words.moments).value_or(Moments::f32);
-  options.type = words.type == "bf16" ? DataType::bf16 : words.type == "fp16" ? DataType::f16 : DataType::f32;
-  options.budget.device = named("--device-memory", [&] { return parse_limit(words.device_memory); });
-  options.budget.host = named("--host-memory", [&] { return parse_limit(words.host_memory); });
-  options.pageable_fallback = words.pageable == "auto";
-  options.link = named("--link-bandwidth", [&] { return parse_link(words.link_bandwidth); });
-  if (!words.link_both.empty())
+void parse(const RawOptions& raw, Options& options) {
+  options.descent = descent_from(raw.schedule).value_or(Descent::cosine);
+  options.decayed = raw.decay == "all" ? DecayedParameters::all : DecayedParameters::matrices;
+  options.moments = moments_from(raw.moments).value_or(Moments::f32);
+  options.type = raw.type == "bf16" ? DataType::bf16 : raw.type == "fp16" ? DataType::f16 : DataType::f32;
+  const PlanChoice choice = stowage::parse(raw.plan);
+  options.machine = raw.plan.machine;
+  options.budget = {choice.device_memory.value_or(unlimited), choice.host_memory.value_or(unlimited)};
+  options.plan = choice.options;
+  if (raw.plan.speculate == "always") options.speculate = true;
+  options.pageable_fallback = raw.pageable == "auto";
+  options.link = with_prefix("--link-bandwidth: ", [&] { return parse_link(raw.link_bandwidth); });
+  if (!raw.link_both.empty())
     options.link_both_bytes_per_second =
-        named("--link-both-bandwidth", [&] { return parse_link(words.link_both).bytes_per_second; });
-  options.plan.policy = policy_from(words.policy).value_or(Policy::automatic);
-  options.plan.bucket_bytes = named("--bucket-size", [&] { return parse_bucket_size(words.bucket_size); });
-  options.plan.settings.speculates = words.speculate != "off";
-  if (words.speculate == "always") options.speculate = true;
+        with_prefix("--link-both-bandwidth: ", [&] { return parse_link(raw.link_both).bytes_per_second; });
 }
 
 // "@FILE" is what the file holds.
@@ -69,15 +51,14 @@ void check_generation(const Options& options) {
               : "--generate: which model? give --checkpoint DIR, --resume PATH or --init DIR");
 }
 
-// Updates that cannot be taken back, where none may have to be.
-void check_optimizer_in_backward(const Options& options, const Words& words) {
+// Refuses updates that cannot be taken back if some may have to be.
+void check_optimizer_in_backward(const Options& options, const RawOptions& raw) {
   if (!options.plan.optimizer_in_backward) return;
   const char* flag = "--optimizer-in-backward";
   if (options.clip != 0)
     throw InvalidInput(
         fmt::format("{}: gradients are clipped by the norm of all of them, which is known behind backward; "
-                    "give --clip 0 (now "
-                    "{}), or leave this out",
+                    "give --clip 0 (now {}), or leave this out",
                     flag, options.clip));
   if (options.type == DataType::f16)
     throw InvalidInput(
@@ -88,13 +69,13 @@ void check_optimizer_in_backward(const Options& options, const Words& words) {
   if (options.plan.policy != Policy::automatic)
     throw InvalidInput(fmt::format("{}: --policy {} updates behind backward; leave one of them out", flag,
                                    to_string(options.plan.policy)));
-  if (words.speculate != "auto")
+  if (raw.plan.speculate != "auto")
     throw InvalidInput(
         fmt::format("{}: nothing is speculated then, and --speculate {} does nothing; leave one of them out",
-                    flag, words.speculate));
+                    flag, raw.plan.speculate));
 }
 
-// What no single flag's range says.
+// Checks what no single flag's range says.
 void check_together(const Options& options) {
   check_generation(options);
   if (options.data.empty() && !options.generate) {
@@ -145,7 +126,7 @@ void check_together(const Options& options) {
                     devices_given(options), model.gradient_groups, model.gradient_groups));
 }
 
-// What a flag needs, without which it would do nothing, unseen.
+// A flag, and the flag without which it would silently do nothing.
 struct Need {
   const char* flag;
   const char* needed;
@@ -156,7 +137,7 @@ constexpr Need needs[] = {{"--checkpoint-every", "--checkpoint"},
                           {"--keep-best", "--checkpoint"},
                           {"--tokens", "--generate"},
                           {"--temperature", "--generate"}};
-// What a training writes, besides its checkpoints.
+// Outputs of a training, besides its checkpoints.
 using Kind = WrittenPaths::Kind;
 constexpr std::pair<const char*, Kind> written[] = {{"--log", Kind::text},     {"--trace", Kind::text},
                                                     {"--report", Kind::text},  {"--plan-json", Kind::text},
@@ -176,7 +157,7 @@ void check_paths(const CLI::App& app, const IsGiven& given) {
 constexpr const char* evaluation_flags[] = {"--evaluation-data", "--evaluation-share", "--evaluation-samples",
                                             "--keep-best"};
 
-// Of several processes each is a device.
+// Makes each of several processes a device.
 void count_devices(Options& options, int processes, const IsGiven& given) {
   if (processes == 1 || options.generate) return;
   if (given("--devices") && options.devices != processes)
@@ -187,7 +168,7 @@ void count_devices(Options& options, int processes, const IsGiven& given) {
   options.devices = options.processes = processes;
 }
 
-// Each device has a group at least, and each group a micro-batch.
+// Gives each device a gradient group, and each group a micro-batch.
 void divide_batch(Options& options, const IsGiven& given) {
   GptConfig& model = options.model;
   if (!std::has_single_bit(static_cast<std::uint64_t>(options.devices)))
@@ -211,7 +192,7 @@ void divide_batch(Options& options, const IsGiven& given) {
                                    model.batch));
 }
 
-// Without steps between evaluations any of these flags asks for the one at the end.
+// Evaluates at the end if --steps is 0 and any of these flags is given.
 void ask_for_evaluation(Options& options, const IsGiven& given) {
   if (options.steps > 0 || options.evaluate_every > 0 || given("--evaluate-every")) return;
   if (std::any_of(std::begin(evaluation_flags), std::end(evaluation_flags), given))
@@ -289,7 +270,7 @@ Options default_options(ModelKind kind) {
   options.model = {.layers = 2, .width = 128, .heads = 4, .sequence = 32, .batch = 64, .epsilon = 1e-12};
   options.steps = 2500;
   options.warmup = 100;
-  // As BERT was pre-trained: google-research/bert, optimization.py.
+  // Values of BERT's own pre-training: google-research/bert, optimization.py.
   options.weight_decay = 0.01;
   options.beta2 = 0.999;
   options.epsilon = 1e-6;
@@ -338,7 +319,7 @@ CommandLine parse_command_line(int count, const char* const* arguments, ModelKin
   CommandLine result;
   Options& options = result.options = default_options(kind);
   const std::string program = program_name(kind);
-  Words words;
+  RawOptions raw;
   CLI::App app{about(kind), program};
   // The last of a repeated flag counts, so that a script's flags can be overridden behind them.
   app.option_defaults()->always_capture_default()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
@@ -350,7 +331,7 @@ CommandLine parse_command_line(int count, const char* const* arguments, ModelKin
       "130 Ctrl-C or SIGTERM (before the first step at once; else the step is finished and everything\n"
       "written, and a second one ends at once), and\n"
       "so a terminal that is closed or a pipe that nobody reads any more.");
-  add_flags(app, options, words);
+  add_flags(app, options, raw);
   try {
     app.parse(count, arguments);
   } catch (const CLI::CallForHelp&) {
@@ -368,12 +349,12 @@ CommandLine parse_command_line(int count, const char* const* arguments, ModelKin
     return option != nullptr && option->count() > 0;
   };
   check_paths(app, given);
-  understand(words, options);
+  parse(raw, options);
   options.resume = given("--resume");
   for (const char* flag : {"--learning-rate", "--schedule", "--final-share", "--clip", "--head-chunk",
                            "--beta1", "--beta2", "--epsilon", "--micro-batches"})
     if (given(flag)) options.changed.insert(flag);
-  if (given("--generate")) options.generate = prompt_of(words.prompt);
+  if (given("--generate")) options.generate = prompt_of(raw.prompt);
   take_initial_sizes(options, {given("--layers"), given("--width"), given("--heads"), given("--sequence"),
                                given("--dropout")});
   count_devices(options, processes, given);
@@ -382,7 +363,7 @@ CommandLine parse_command_line(int count, const char* const* arguments, ModelKin
   ask_for_evaluation(options, given);
   check_needs(options, given);
   check_together(options);
-  check_optimizer_in_backward(options, words);
+  check_optimizer_in_backward(options, raw);
   return result;
 }
 

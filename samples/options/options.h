@@ -92,7 +92,7 @@ inline Schedule schedule_of(const Options& options) {
           .final_share = options.final_share};
 }
 
-// The optimizer that these ask for.
+// Returns the optimizer that the options ask for.
 inline AdamW optimizer_of(const Options& options) {
   return {.beta1 = options.beta1,
           .beta2 = options.beta2,
@@ -103,7 +103,7 @@ inline AdamW optimizer_of(const Options& options) {
           .moments = options.moments};
 }
 
-// Rows of the model's table of positions: more than --sequence takes where --init has them.
+// Returns the rows of the model's table of positions: --init may have more than --sequence takes.
 inline std::int64_t positions_of(const Options& options) {
   return options.initial ? options.initial->positions : options.model.sequence;
 }
@@ -114,7 +114,7 @@ const char* program_name(ModelKind kind);
 // A BERT with these sizes and its pre-training heads.
 BertConfig bert_sizes(const GptConfig& sizes);
 
-// So many devices or processes train no model together.
+// Thrown for a number of devices or processes that train no model together.
 class WrongNumber : public InvalidInput {
  public:
   using InvalidInput::InvalidInput;
@@ -130,7 +130,7 @@ struct CommandLine {
 CommandLine parse_command_line(int count, const char* const* arguments, ModelKind kind = ModelKind::gpt2,
                                int processes = 1);
 
-// For messages: "--devices 4", or "a launch of 4 processes".
+// Returns "--devices 4", or "a launch of 4 processes", for messages.
 std::string devices_given(const Options& options);
 
 }  // namespace stowage::samples

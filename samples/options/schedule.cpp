@@ -6,7 +6,7 @@
 namespace stowage::samples {
 namespace {
 
-// From 1 at the peak to 0 at the last step; `done`: from 0 to 1.
+// Returns what is left of the descent: 1 at the peak, 0 at the last step. `done`: from 0 to 1.
 double left(Descent descent, double done) {
   switch (descent) {
     case Descent::cosine:

@@ -10,7 +10,7 @@
 
 namespace stowage::samples {
 
-// What the line tells, over the steps since the last one that was printed.
+// The line's figures, over the steps since the last printed line.
 struct ProgressWindow {
   std::uint64_t step = 0;  // completed so far
   std::uint64_t steps = 0;

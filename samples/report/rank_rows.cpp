@@ -11,13 +11,11 @@
 namespace stowage::samples {
 namespace {
 
-std::string share_text(double share) { return fmt::format("{:.1f}%", 100 * share); }
-
 // The columns behind the rank's number.
 std::vector<std::string> cells_of(const RankRow& row) {
   return {format_bytes(row.planned_peak_bytes),
           format_bytes(row.device_peak_bytes),
-          share_text(row.stall_fraction),
+          percent(row.stall_fraction),
           format_bytes(row.h2d_bytes),
           format_bytes(row.d2h_bytes),
           format_bytes(row.peer_bytes),

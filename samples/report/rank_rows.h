@@ -1,4 +1,4 @@
-// What each device did in a run of several: a row of the page, of the summary and of the log.
+// Figures of each device in a run of several: a row of the page, of the summary and of the log.
 #pragma once
 
 #include <cstdint>
@@ -31,11 +31,11 @@ RankRow row_of(std::uint64_t rank, const Setup& setup, const RunStatistics& run)
 // come to them last: the others have waited for as long as theirs took longer.
 void set_waiting(std::vector<RankRow>& rows);
 
-// One line without its end, {"rank": N, …}; and back, of such lines alone.
+// Write a row as a line without its end, {"rank": N, …}; and read a text of such lines alone.
 std::string to_json_line(const RankRow& row);
 std::vector<RankRow> rows_of_json_lines(std::string_view text);
 
-// Lines for people; nothing for no rows.
+// Returns lines for people; nothing for no rows.
 std::string describe(const std::vector<RankRow>& rows);
 RunTable table_of(const std::vector<RankRow>& rows);
 

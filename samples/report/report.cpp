@@ -6,13 +6,12 @@
 #include <cmath>
 #include <limits>
 
+#include "src/device/host_limits.h"
+#include "tools/answer/plan_answer.h"
 #include "tools/console/text.h"
-#include "tools/report/tally.h"
 
 namespace stowage::samples {
 namespace {
-
-std::string limit_text(Bytes limit) { return limit == unlimited ? "unlimited" : format_bytes(limit); }
 
 const char* assumed_unless(bool measured) {
   return measured ? "" : " (assumed: every op was bound otherwise)";
@@ -43,19 +42,7 @@ void add_model_lines(Lines& lines, const Setup& setup) {
 
 void add_memory_lines(Lines& lines, const Setup& setup) {
   const Plan& plan = *setup.plan;
-  const Bytes budget = setup.options->budget.device;
-  lines.add("need", "{} ({} bytes) with everything on the device and nothing recomputed",
-            format_bytes(setup.need), setup.need);
-  lines.add("minimum", "{} ({} bytes), {} of the need", format_bytes(setup.minimum), setup.minimum,
-            share(setup.minimum, setup.need));
-  lines.add("budget", "{}{}", limit_text(budget),
-            budget == unlimited
-                ? ""
-                : fmt::format(" ({} bytes), {} of the need", budget, share(budget, setup.need)));
-  if (setup.machine.overhead_bytes > 0) {
-    lines.add("  in each", "{} ({} bytes) for context and libraries, which no plan can use",
-              format_bytes(setup.machine.overhead_bytes), setup.machine.overhead_bytes);
-  }
+  add_need(lines, {setup.need, setup.minimum, setup.options->budget.device, setup.machine.overhead_bytes, 0});
   lines.add("plan", "peak {} ({} bytes), {} of the need; host {}, of it {} pinned", format_bytes(setup.peak),
             setup.peak, share(setup.peak, setup.need), format_bytes(plan.host_bytes),
             format_bytes(plan.pinned_bytes));
@@ -65,15 +52,7 @@ void add_memory_lines(Lines& lines, const Setup& setup) {
 void add_plan_lines(Lines& lines, const Setup& setup) {
   const Plan& plan = *setup.plan;
   if (setup.options->plan.policy != Policy::automatic) lines.add("  policy", "{}", policy_label(plan.policy));
-  const PlanTally where = tally(*setup.graph, plan);
-  lines.add("  parameters", "{} buckets resident, {} held, {} streamed; {} per bucket", text(where.resident),
-            text(where.held), text(where.streamed),
-            plan.bucket_bytes == 0 ? "one tensor" : "about " + format_bytes(plan.bucket_bytes));
-  lines.add("  optimizer", "{} buckets on the host, {} on the device", text(where.optimizer_host),
-            text(where.optimizer_device));
-  lines.add("  activations", "{} kept, {} recomputed, {} offloaded", text(where.kept), text(where.recomputed),
-            text(where.offloaded));
-  lines.add("  updates", "{}", updates_text(where));
+  add_tally(lines, tally(*setup.graph, plan), plan.bucket_bytes);
   lines.add("  traffic", "{} in, {} out per step", format_bytes(plan.h2d_bytes),
             format_bytes(plan.d2h_bytes));
 }
@@ -91,9 +70,7 @@ void add_prediction_lines(Lines& lines, const Setup& setup) {
             grouped(static_cast<std::uint64_t>(static_cast<double>(setup.tokens_per_step()) / step)),
             100 * plan.predicted_stall_seconds / step);
   add_planned_for(lines, setup);
-  if (plan.undo_bytes > 0)
-    lines.add("  clipped", "{} where every other step is clipped, {} where each is",
-              format_seconds(plan.half_clipped_seconds), format_seconds(plan.clipped_seconds));
+  if (plan.undo_bytes > 0) add_clipped(lines, plan.half_clipped_seconds, plan.clipped_seconds);
   lines.add("lower bound", "{} per step for any plan in this budget, bound by {}",
             format_seconds(plan.lower_bound_seconds), plan.bound_by);
 }
@@ -115,12 +92,22 @@ void add_attention_lines(Lines& lines, const AttentionUse& use) {
   for (const std::string& refusal : use.refusals) lines.add("  slower", "{}", refusal);
 }
 
-// Of a run with so many clipped steps, between what the plan says of none, of half and of all.
+// Interpolates between the plan's step times for no, half and all steps clipped, by the run's share of
+// clipped steps.
 double predicted_seconds(const Plan& plan, const RunStatistics& run) {
   if (run.steps() == 0) return plan.predicted_step_seconds;
   const double clipped = static_cast<double>(run.clipped_steps()) / static_cast<double>(run.steps());
   return clipped < 0.5 ? std::lerp(plan.predicted_step_seconds, plan.half_clipped_seconds, 2 * clipped)
                        : std::lerp(plan.half_clipped_seconds, plan.clipped_seconds, 2 * clipped - 1);
+}
+
+// The rate of pageable memory that costs are estimated for, as a share of the link's. It is not measured.
+constexpr double pageable_share = 0.5;
+
+double pageable_seconds(const Unpinned& unpinned, const Machine& machine) {
+  return (static_cast<double>(unpinned.in_bytes) / machine.h2d.bytes_per_second +
+          static_cast<double>(unpinned.out_bytes) / machine.d2h.bytes_per_second) /
+         pageable_share;
 }
 
 }  // namespace
@@ -265,6 +252,46 @@ std::string infeasible_message(const Infeasible& infeasible, Policy policy) {
       policy == Policy::automatic ? "" : fmt::format("with --policy {} ", to_string(policy)),
       infeasible.at_most ? "at most " : "", infeasible.minimum, format_bytes(infeasible.minimum),
       infeasible.host ? "" : fmt::format(", which op {} needs", infeasible.op), flag, infeasible.minimum);
+}
+
+Unpinned unpinned_of(const Plan& plan, std::span<const BucketId> buckets) {
+  Unpinned result;
+  bool ring = false;  // whether the gradient ring is among the buckets
+  for (const BucketId id : buckets) {
+    ring |= plan.buckets[id].in_ring();
+    if (!plan.buckets[id].in_ring()) result.bytes += plan.buckets[id].bytes;
+  }
+  if (ring) result.bytes += plan.ring_bytes;
+  for (const Instruction& each : plan.instructions) {
+    if (!is_transfer(each.kind)) continue;
+    const BucketId moved = plan.lifetimes[each.lifetime].bucket;
+    if (std::find(buckets.begin(), buckets.end(), moved) == buckets.end()) continue;
+    Bytes& bytes = each.kind == InstructionKind::prefetch ? result.in_bytes : result.out_bytes;
+    bytes += moved_bytes(plan, each).bytes();
+  }
+  return result;
+}
+
+std::string unpinned_note(const Plan& plan, const Machine& machine, std::span<const BucketId> buckets) {
+  if (buckets.empty()) return "";
+  const Unpinned unpinned = unpinned_of(plan, buckets);
+  Lines lines;
+  lines.add("unpinned",
+            "{} ({} bytes) of {} could not be page-locked and are ordinary memory; the numbers stay the same",
+            format_bytes(unpinned.bytes), unpinned.bytes, format_bytes(plan.pinned_bytes));
+  lines.add("  cost",
+            "{} of it in and {} out per step; a card moves it slower than page-locked memory, and nothing "
+            "beside it: {} of each step, if at half the link's rate",
+            format_bytes(unpinned.in_bytes), format_bytes(unpinned.out_bytes),
+            format_seconds(pageable_seconds(unpinned, machine)));
+  const auto locked = locked_memory_limit();
+  lines.add(
+      "  instead",
+      "free memory of the host, or plan for less of it with --host-memory{}; --pageable never ends a run "
+      "here",
+      locked ? ", or raise `ulimit -l` (" + format_bytes(*locked) + ") where the driver goes by it" : "");
+  lines.gap();
+  return std::move(lines).text();
 }
 
 }  // namespace stowage::samples

@@ -1,7 +1,8 @@
-// What train_gpt and train_bert tell people: the table at the start and the summary at the end.
+// The text of train_gpt and train_bert for people: the table at the start and the summary at the end.
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include "samples/options/options.h"
@@ -9,8 +10,9 @@
 #include "stowage/cuda_device.h"
 #include "stowage/engine.h"
 #include "stowage/graph.h"
+#include "stowage/machine.h"
 #include "stowage/plan.h"
-#include "tools/calibrate/rate_fit.h"
+#include "tools/calibrate/fit.h"
 
 namespace stowage::samples {
 
@@ -22,7 +24,7 @@ struct StartSeconds {
   double pinning = 0;  // of `engine`
 };
 
-// What is known before the first step.
+// Facts that are known before the first step.
 struct Setup {
   const Options* options = nullptr;
   const Graph* graph = nullptr;  // that the plan is of: the first device's
@@ -31,7 +33,7 @@ struct Setup {
   Machine machine;
   DataDescription data;
   std::uint64_t epoch_samples = 0;  // Task::samples
-  // As in the planner's Answer.
+  // Values of the planner's Answer.
   Bytes need = 0;
   Bytes minimum = 0;
   Bytes peak = 0;
@@ -100,14 +102,24 @@ std::string attention_methods(const AttentionUse& use);
 
 std::string summary(const Setup& setup, const RunStatistics& run);
 
-// Sentence for values that are not finite, with what to do. `finding`: what was found; `checkpoint`: to go
-// back to, empty: there is none.
+// Returns a sentence for values that are not finite, with what to do. `finding`: what was found;
+// `checkpoint`: to go back to, empty: there is none.
 std::string divergence_message(const std::string& finding, const Options& options,
                                const std::string& checkpoint);
 std::string divergence_message(const NonFinite::Finding& finding, const Options& options,
                                const std::string& checkpoint);
 
-// Sentence for a budget that no plan fits, with the smallest one that works.
+// Returns a sentence for a budget that no plan fits, with the smallest budget that works.
 std::string infeasible_message(const Infeasible& infeasible, Policy policy);
+
+// Page-locked memory of the plan that the host could not page-lock: buckets that are ordinary memory.
+struct Unpinned {
+  Bytes bytes = 0;
+  Bytes in_bytes = 0, out_bytes = 0;  // moved by transfers in each step
+};
+Unpinned unpinned_of(const Plan& plan, std::span<const BucketId> buckets);
+
+// Returns lines that say how much it is, what it costs and how to avoid it; empty if all is page-locked.
+std::string unpinned_note(const Plan& plan, const Machine& machine, std::span<const BucketId> buckets);
 
 }  // namespace stowage::samples

@@ -22,9 +22,7 @@ std::string seconds_with_share(double seconds, double of) {
   return fmt::format("{} ({:+.1f}%)", format_seconds(seconds), 100 * (seconds / of - 1));
 }
 
-std::string percent(double share) { return fmt::format("{:.1f}%", 100 * share); }
-
-// A diverged one has no four places behind the point.
+// A diverged loss has no four places behind the point.
 std::string loss_text(double loss) {
   return std::abs(loss) < 1e6 ? fmt::format("{:.4f}", loss) : fmt::format("{:.3e}", loss);
 }
@@ -42,7 +40,7 @@ bool spans_decades(const RunChart& chart) {
   return least > 0 && most > most_on_a_line * least;
 }
 
-// A number of a log's line; nothing where it is none.
+// Returns a number of a log's line; nothing if the value is no number.
 std::optional<double> number_in(const nlohmann::json& line, const char* name) {
   const auto found = line.find(name);
   return found != line.end() && found->is_number() ? found->get<double>() : std::optional<double>();
@@ -75,7 +73,7 @@ RunHistory::Group bytes_group(const Setup& setup, const RunStatistics& run) {
            {"out per step", format_bytes(run.d2h_bytes()), planned(plan.d2h_bytes)}}};
 }
 
-// The same value in every step; above 0, for a logarithmic axis.
+// Returns a line of one value in every step; empty unless that is above 0, as a logarithmic axis needs it.
 RunLine constant(const std::string& name, double value, const std::vector<RunColumn>& beside) {
   RunLine line{.name = name};
   if (!beside.empty() && value > 0)

@@ -1,4 +1,4 @@
-// What --report shows of a run: every step's values, in a bounded number of columns.
+// The run that --report shows: every step's values, in a bounded number of columns.
 #pragma once
 
 #include <cstdint>
@@ -42,16 +42,17 @@ class ColumnLine {
 class RunRecorder {
  public:
   void add(const StepRecord& record);
-  // A value that is measured now and then: points of this name beside the training loss. Steps count from 1.
+  // Adds a value that is measured now and then: points of this name beside the training loss. Steps count
+  // from 1.
   void add_evaluation(const std::string& name, std::uint64_t step, double value);
-  // Those of its values that end in "loss".
+  // Adds the values whose names end in "loss".
   void add(const EvaluationRecord& record);
-  // Of a run that goes on: how many steps were made before, and what --log has kept of them. Step times are
-  // left out, which were those of another plan.
+  // Adds the steps that a resumed run has made before: their number, and what --log has kept of them. Step
+  // times are left out: they were those of another plan.
   void add_before(std::uint64_t steps, std::string_view log);
-  // One row for each device of the run, if it has several.
+  // Sets a row for each device of a run that has several.
   void set_rows(const std::vector<RankRow>& rows) { rows_ = rows; }
-  // Why the run ended before its last step, as it was asked to, or as it failed.
+  // Set why the run ended before its last step: as it was asked to, or as it failed.
   void stop(std::string why) { stopped_ = std::move(why); }
   void fail(std::string why) { failure_ = std::move(why); }
 
@@ -81,7 +82,7 @@ class RunRecorder {
   std::string failure_;
 };
 
-// Its kind and sizes, as `stowage plan` has them.
+// Returns the model's kind and sizes, as `stowage plan` prints them.
 std::string model_title(const Options& options);
 
 // The page of --report: the run, and below it its plan.

@@ -46,7 +46,7 @@ Fields attention_fields(const AttentionUse& use) {
           {"plain", fmt::format("{}", use.plain)}};
 }
 
-// The steps that were skipped so far, this one among them.
+// Counts the steps that were skipped so far, this one among them.
 Fields scale_fields(const LossScale& scale, bool overflowed) {
   return {{"loss_scale", exact(scale.scale)},
           {"skipped_steps", fmt::format("{}", next(scale, overflowed).skipped_steps)}};
@@ -82,7 +82,7 @@ std::string read_log(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// What a line of a log is of; step 0 of an evaluation: of what the run began with.
+// A line's step and kind. An evaluation of step 0 is that of the model that the run began with.
 struct Logged {
   std::uint64_t step = 0;
   bool evaluation = false;
@@ -117,7 +117,7 @@ std::optional<Logged> logged_csv(std::string_view line, std::size_t columns) {
   return logged;
 }
 
-// `logged`: what a line is of, nothing where it is none of a log.
+// `logged`: returns a line's step and kind; nothing if it is not a log's line.
 template <class Reader>
 std::size_t kept_lines(std::string_view log, std::size_t begin, std::uint64_t completed, Reader logged) {
   std::size_t kept = begin;

@@ -15,24 +15,24 @@
 
 namespace stowage::samples {
 
-// What is known of a step beside the engine's report.
+// A step's report, and the facts that the engine does not know.
 struct StepRecord {
   StepReport report;
   double learning_rate = 0;
   double tokens_per_second = 0;
   std::optional<AttentionUse> attention = {};  // the step's launches, on a card
   Bytes unpinned_bytes = 0;                    // Unpinned::bytes
-  std::optional<LossScale> loss_scale = {};    // with which the step was made, in fp16
+  std::optional<LossScale> loss_scale = {};    // that the step was made with, in fp16
 };
 
-// What was launched between two moments; refusals are those of the later one.
+// Returns the launches between two moments; refusals are those of the later moment.
 AttentionUse launches_since(const AttentionUse& before, const AttentionUse& now);
 
-// One line without its end. Steps count from 1, as in the progress line. Doubles are written as the shortest
-// text that reads back as the same double, and as null where they are no number.
+// Returns a line without its end. Steps count from 1, as in the progress line. Doubles are written as the
+// shortest text that reads back as the same double, and as null if they are no number.
 std::string to_json_line(const StepRecord& record);
 
-// One evaluation: made after `steps` steps, it took `seconds`.
+// An evaluation that was made after `steps` steps and took `seconds`.
 struct EvaluationRecord {
   std::uint64_t steps = 0;
   Evaluation evaluation;
@@ -42,21 +42,21 @@ struct EvaluationRecord {
 // {"step": N, "evaluation": {…}, "seconds": X}, and "best": true or false where that is known.
 std::string to_json_line(const EvaluationRecord& record);
 
-// The same as rows of a table, whose columns are always these; those of the other kind of row are empty, and
-// so is what is no number. `measures`: names of the evaluation's values. `scaled`: of a run with a loss
-// scale, which has columns for it.
+// Return the records as rows of CSV, whose columns are always the same. Columns that do not apply, and values
+// that are no number, are left empty. `measures`: names of the evaluation's values. `scaled`: the run has a
+// loss scale, and the table has columns for it.
 std::string csv_header(const std::vector<std::string>& measures, bool scaled = false);
 std::string to_csv_line(const StepRecord& record, const std::vector<std::string>& measures);
 std::string to_csv_line(const EvaluationRecord& record, bool scaled = false);
 
-// How many bytes the lines take that a log begins with, as far as they are whole, of rising steps, each with
-// its evaluations behind it, and of the first `completed` steps. Steps may be missing: of a run without a
-// log. Evaluations may come first: of what a run began with.
+// Returns the length of the longest valid prefix of `log`: complete lines, steps ascending, each with its
+// evaluations behind it, none beyond `completed`. Steps of a run without a log may be missing. Evaluations of
+// the model that a run began with may come first.
 std::uint64_t kept_bytes(std::string_view log, std::uint64_t completed);
 
-// The same of a table with this header, which counts as kept where it stands first.
+// Same for CSV; a leading `header` line belongs to the prefix, and without it the prefix is empty.
 std::uint64_t kept_bytes_of_csv(std::string_view log, std::uint64_t completed, std::string_view header);
-// Rows with their header as the lines of JSON that say the same, as far as they have values.
+// Returns rows with their header as lines of JSON that say the same, as far as they have values.
 std::string json_lines_of_csv(std::string_view log, const std::vector<std::string>& measures,
                               bool scaled = false);
 
@@ -65,8 +65,8 @@ class StepLog {
   // Checks that the file can be written, and changes nothing yet. Empty path: logs nothing.
   explicit StepLog(const std::string& path)
       : csv_(path.ends_with(".csv")), file_("--log", path, Writing::growing) {}
-  // A log that goes on keeps the lines of the `completed` steps that it begins with, and returns them as
-  // lines of JSON; else it starts empty. `measures`: Task::measures; `scaled` as for csv_header.
+  // If `completed` is above 0, keeps the log's lines of these steps and returns them as lines of JSON; else
+  // starts an empty log. `measures`: Task::measures; `scaled` as for csv_header.
   std::string start(std::uint64_t completed = 0, const std::vector<std::string>& measures = {},
                     bool scaled = false);
   void write(const StepRecord& record) {
@@ -75,7 +75,8 @@ class StepLog {
   void write(const EvaluationRecord& record) {
     write_line(csv_ ? to_csv_line(record, scaled_) : to_json_line(record));
   }
-  // Behind all steps, of a run on several devices; a table has no such rows. A log that goes on drops them.
+  // Writes a row behind all steps of a run on several devices; CSV has no such rows. A resumed run drops them
+  // from its log.
   void write(const RankRow& row) {
     if (!csv_) write_line(to_json_line(row));
   }

@@ -40,7 +40,7 @@ void add_names(json& events, int process, const char* name, const Plan& plan) {
   }
 }
 
-// What an instruction is called, and what it says when it is clicked.
+// An instruction's name, and the details that it shows when it is clicked.
 struct Caption {
   std::string name;
   json details = json::object();

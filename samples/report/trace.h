@@ -9,7 +9,7 @@
 
 namespace stowage::samples {
 
-// One step as two processes, "planned" above "measured", each with a thread per lane. Intervals are
+// Returns one step as two processes, "planned" above "measured", each with a thread per lane. Intervals are
 // by instruction, in seconds from the start of the step; either may be empty.
 std::string trace_json(const Graph& graph, const Plan& plan, std::span<const Interval> planned,
                        std::span<const Interval> measured);

@@ -8,7 +8,6 @@
 #include "stowage/graph_builder.h"
 #include "stowage/simulated_device.h"
 #include "tools/calibrate/host_probe.h"
-#include "tools/calibrate/own_profile.h"
 #include "tools/calibrate/step_probe.h"
 
 namespace stowage::samples {
@@ -19,8 +18,8 @@ constexpr int least_rounds = 4;          // … however long they take
 constexpr Bytes bytes_of_element = 16;   // of the update on the host that is measured: four f32
 constexpr Bytes for_libraries = 32_MiB;  // kernels that they compile, stacks of threads
 
-// As much of the model as runs in some hundred milliseconds, and `share` of that: the whole batch before more
-// layers. What stays in caches and what does not is then like the model's.
+// Returns `share` of as much of the model as runs in some hundred milliseconds: the whole batch before more
+// layers, so that caches hold and miss what they would of the model.
 GptConfig probe(const GptConfig& model, double share) {
   const auto widest = static_cast<std::int64_t>(1024 * std::sqrt(share));
   const double most_parameters = 16e6 * share, flops_per_round = 3e10 * share;
@@ -56,7 +55,7 @@ std::vector<ProbeInput> inputs_of(const BuiltModel& model) {
   return inputs;
 }
 
-// What is measured, within the host's room.
+// The step and the update that are measured, within the host's room.
 struct Probe {
   ProbedStep step;
   std::int64_t elements = share_elements;  // of the update on the host

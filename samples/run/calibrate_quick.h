@@ -9,7 +9,7 @@
 #include "stowage/graph_builder.h"
 #include "stowage/machine.h"
 #include "stowage/models.h"
-#include "tools/calibrate/rate_fit.h"
+#include "tools/calibrate/fit.h"
 
 namespace stowage::samples {
 
@@ -26,13 +26,13 @@ inline constexpr const char* or_measured = ", or give a machine that was measure
 // device of its own for about a second, with the present number of threads: alone, beside copies at the rate
 // of `link` (where one of some bytes takes milliseconds at most) and beside updates on the host, all of which
 // use the same cores. The result steers the plan, never the numbers of the training. `link` serves both ways.
-// Where `limits` of the host leave less room, a smaller model is measured; throws OutOfMemory, with the
-// tightest of them, where there is none for the smallest.
+// If `limits` of the host leave less room, measures a smaller model; throws OutOfMemory, with the tightest
+// limit, if there is no room for the smallest.
 Calibration calibrate_quick(const BuildModel& build, const GptConfig& model, DataType type,
                             const AdamW& optimizer, const Link& link, std::span<const HostLimit> limits);
 
-// The same of a card, whose rates are `machine`: one layer of the model, with as much of a micro-batch as
-// takes some milliseconds and fits the budget. Empty where one sample is too much. Throws as
+// Measures the model's ops on a card, whose rates are `machine`: one layer of the model, with as much of a
+// micro-batch as takes some milliseconds and fits the budget. Empty if one sample is too much. Throws as
 // Engine does.
 OpProfile profile_on_card(Device& card, const Machine& machine, const BuildModel& build,
                           const GptConfig& model, DataType type, const AdamW& optimizer,

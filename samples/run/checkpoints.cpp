@@ -28,8 +28,8 @@ constexpr const char* first_head_tokens = "2048";         // of checkpoints that
 constexpr const char* method_field = "device.attention";  // not of runs without a card
 constexpr const char* groups_field = "model.gradient_groups";
 
-// What a resumed run may have otherwise than the run before; all but --steps only if the flag is given, so
-// that a flag that was forgotten is not one that was changed.
+// A field that a resumed run may change; all but --steps only if the flag is given, so that a forgotten flag
+// does not count as a change.
 struct Changeable {
   const char* field;
   const char* flag;
@@ -49,7 +49,7 @@ constexpr Changeable changeable[] = {
     {"model.micro_batches", "--micro-batches", "sums in another order, and other bits"},
     {head_tokens_field, "--head-chunk", other_bits}};
 
-// What a run is that does not say.
+// Returns the values of fields that a checkpoint leaves out.
 const std::map<std::string, std::string>& unsaid() {
   static const std::map<std::string, std::string> fields = {
       {head_tokens_field, first_head_tokens},
@@ -58,7 +58,7 @@ const std::map<std::string, std::string>& unsaid() {
   return fields;
 }
 
-// Runs `action`, and puts the flag before what it complains of.
+// Runs `action`, and puts the flag before the message of an InvalidInput.
 template <class Action>
 auto with_flag(const char* flag, Action action) {
   try {
@@ -196,7 +196,7 @@ void RunCheckpoints::take_start() {
         "{}: it is of step {}, and {} {}; give more", start_->folder(), first_step(),
         options_.epochs ? fmt::format("--epochs {} are", *options_.epochs) : "--steps is", options_.steps));
   notes_ = fmt::format("resume        {}: step {} of {}\n", start_->folder(), first_step(), options_.steps);
-  // A constant rate knows no end.
+  // A constant rate does not depend on the number of steps.
   const bool constant = options_.descent == Descent::constant &&
                         wanted["training.schedule"] == configuration_["training.schedule"];
   for (const auto& [field, flag, what] : changeable) {
@@ -207,7 +207,7 @@ void RunCheckpoints::take_start() {
   }
 }
 
-// What is not asked for anew stays: the order of sums, and so the bits, of the run before.
+// Keeps the order of sums, and so the bits, of the run before, unless --head-chunk is given.
 void RunCheckpoints::keep_head_tokens() {
   if (options_.changed.contains("--head-chunk")) return;
   const auto& stored = start_->state().configuration;
@@ -218,7 +218,7 @@ void RunCheckpoints::keep_head_tokens() {
   configuration_[head_tokens_field] = text;
 }
 
-// Without a step it matters what the model computes, and whether it has seen what is evaluated.
+// Requires of a run without steps only that the model computes the same, and has not seen what is evaluated.
 void RunCheckpoints::keep_training(std::map<std::string, std::string>& wanted) {
   options_.moments = moments_in(start_->state(), start_->folder());  // of the graph that the checkpoint is of
   static const std::set<std::string> computed = {"model.kind",     "model.type",    "model.layers",
@@ -243,7 +243,8 @@ void RunCheckpoints::keep_training(std::map<std::string, std::string>& wanted) {
     if (!computed.contains(field)) wanted[field] = value;
 }
 
-// As the folder has it. A later one than what was saved is of a run that was given up.
+// Takes the best loss from the folder. A best checkpoint of a later step than the saved one is of a run that
+// was given up.
 void RunCheckpoints::take_best() {
   if (!options_.keep_best) return;
   const auto best = find_best_checkpoint(folder_->path());
@@ -261,7 +262,7 @@ void RunCheckpoints::take_graph(const Graph& graph) {
   if (start_) with_flag("--resume", [&] { start_->require_graph(graph); });
 }
 
-// Training on otherwise is a choice; what it is follows the flags from here on.
+// Changes are the user's choice; the run follows the flags from here on.
 void RunCheckpoints::allow_changes(std::map<std::string, std::string>& wanted) {
   const auto& stored = start_->state().configuration;
   for (const Changeable& each : changeable) {
@@ -269,7 +270,7 @@ void RunCheckpoints::allow_changes(std::map<std::string, std::string>& wanted) {
     const bool allowed = std::string_view(each.flag) == "--steps" || options_.changed.contains(each.flag);
     if (found != stored.end() && allowed) wanted[each.field] = found->second;
   }
-  // What this run's is shows in its first step.
+  // This run's method shows in its first step.
   if (const auto found = stored.find(method_field); found != stored.end())
     wanted[method_field] = before_ = found->second;
 }
@@ -284,7 +285,7 @@ void RunCheckpoints::made_with(const std::string& attention) {
                   method_field, before, attention);
   const char* const asked = std::getenv("STOWAGE_ATTENTION");
   if (asked == nullptr || *asked == '\0') {
-    // A run by several methods can be gone on with where each shape gets the method that it had.
+    // A run by several methods can be resumed if each shape gets the method that it had.
     const std::string same = before == "cudnn" || before == "own"
                                  ? fmt::format("set STOWAGE_ATTENTION={} to go on as it was begun", before)
                                  : "use the same card and libraries to go on as it was begun";

@@ -13,30 +13,31 @@
 
 namespace stowage::samples {
 
-// What a resumed run must have in common with the one that it goes on with. `task`: Task::configuration.
+// Returns what a resumed run must have in common with the run that it goes on with.
+// `task`: Task::configuration.
 std::map<std::string, std::string> configuration_of(const Options& options,
                                                     const std::map<std::string, std::string>& task);
 
-// In a checkpoint's configuration; not of runs with f32 moments.
+// The field of a checkpoint's configuration; runs with f32 moments have none.
 inline constexpr const char* moments_field = "optimizer.moments";
 
-// The bytes of the copy of the state that checkpoints are written from; 0 where none is made.
+// Returns the bytes of the copy of the state that checkpoints are written from; 0 if none is made.
 Bytes copy_bytes(const Options& options, const Graph& graph);
 
-// The host memory that is left to each device's plan beside the copy that checkpoints are written from.
-// Throws InvalidInput naming --host-memory where the copy takes it all.
+// Returns the host memory that is left to each device's plan beside the copy that checkpoints are written
+// from. Throws InvalidInput naming --host-memory if the copy takes it all.
 Budget budget_beside_copy(const Options& options, const Graph& graph);
 
-// The checkpoint of --resume PATH. Throws InvalidInput, also for a folder of checkpoints, of which it names
-// the newest.
+// Returns the checkpoint of --resume PATH. Throws InvalidInput, also for a folder of checkpoints, of which it
+// names the newest.
 Checkpoint checkpoint_at(const std::string& path);
 
 class RunCheckpoints {
  public:
   // Makes and locks the folder, and reads and checks the checkpoint to resume from, both before the work.
-  // With --plan-only it does neither. A resumed run takes the head's chunk from its checkpoint, unless
+  // Does neither if --plan-only is given. A resumed run takes the head's chunk from its checkpoint, unless
   // --head-chunk is given: `options` then says it. Throws InvalidInput naming the flag. `options` and `task`
-  // must outlive it. Without `writes`, as for ranks that do not lead, there is no folder: it begins with the
+  // must outlive it. If not `writes`, as for ranks that do not lead, there is no folder: it begins with the
   // checkpoint of --resume PATH, and saves none.
   RunCheckpoints(Options& options, const Task& task, bool writes = true);
 
@@ -53,24 +54,24 @@ class RunCheckpoints {
   // Values of the checkpoint into `engine`, which was made with first_step(); and the host copy is made.
   // Returns lines for the user, "" where there is nothing to tell.
   std::string begin(EngineGroup& engine);
-  // Which methods computed attention in the step that was made (attention_methods): it stands in the
-  // checkpoints, since bits depend on it. Throws InvalidInput where the run that this one goes on with had
-  // others, unless STOWAGE_ATTENTION is set: then that is told on stderr, once.
+  // Takes the methods that computed attention in the step that was made (attention_methods). Checkpoints
+  // record them, since bits depend on them. Throws InvalidInput if the run that this one goes on with had
+  // others, unless STOWAGE_ATTENTION is set: then prints a warning, once.
   void made_with(const std::string& attention);
   // The loss scale of the next step, which stands in the checkpoints.
   void scaled(const LossScale& next) { loss_scale_ = next; }
-  // The loss that was measured behind the last step. Whether it is the least so far, of which after_step then
-  // keeps the checkpoint; never without --keep-best.
+  // Takes the loss that was measured behind the last step. Returns whether it is the least so far, whose
+  // checkpoint after_step then keeps; never without --keep-best.
   bool evaluated(const EngineGroup& engine, double loss);
-  // Saves where it is due. What the disk refuses is told on stderr, and the run goes on. Values that are not
+  // Saves if it is due. A failure of the disk is reported on stderr, and the run goes on. Values that are not
   // finite are not saved: throws Error, and the checkpoints before stay.
   void after_step(EngineGroup& engine);
   // Saves what is not saved yet, and waits until it is on the disk.
   void finish(EngineGroup& engine);
   // Throws Error where some save failed.
   void require_saved() const;
-  // Waits for what is being saved. The newest checkpoint of fewer steps than the engine has completed, or the
-  // one that the run began with: its path, "" where there is none.
+  // Waits for what is being saved. Returns the path of the newest checkpoint of fewer steps than the engine
+  // has completed, or of the checkpoint that the run began with; "" if there is none.
   std::string last_before(const EngineGroup& engine);
 
  private:

@@ -10,7 +10,7 @@ namespace stowage::samples {
 
 InitialModel::InitialModel(const Options& options, const Graph& graph) : options_(options) {
   if (!options.initial) return;
-  of_flag("--init", [&] { files_.emplace(options.init); });
+  with_prefix("--init ", [&] { files_.emplace(options.init); });
   about_initial(options, [&] { check_model(*files_, *options.initial, graph); });
 }
 
@@ -26,7 +26,7 @@ std::string InitialModel::load(const Graph& graph, EngineGroup& engine) const {
 
 ExportedModel::ExportedModel(const Options& options) : options_(options) {
   if (options.export_folder.empty() || options.plan_only) return;
-  of_flag("--export", [&] { folder_ = std::make_unique<ExportFolder>(options.export_folder); });
+  with_prefix("--export ", [&] { folder_ = std::make_unique<ExportFolder>(options.export_folder); });
 }
 
 std::string ExportedModel::write(const Task& task, const Graph& graph, EngineGroup& engine,

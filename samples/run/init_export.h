@@ -18,7 +18,7 @@ class InitialModel {
   // Throws InvalidInput naming --init: the files are not those of the graph's model.
   InitialModel(const Options& options, const Graph& graph);
 
-  // Parameters of `engine` from the files. Returns a line for the user, "" without files.
+  // Loads the parameters of `engine` from the files. Returns a line for the user, "" without files.
   std::string load(const Graph& graph, EngineGroup& engine) const;
 
   const TensorFiles* files() const { return files_ ? &*files_ : nullptr; }
@@ -29,14 +29,14 @@ class InitialModel {
 };
 
 // The folder of --export; nothing without it, or with --plan-only. Made before the work, so that a bad place
-// is told at once.
+// is reported at once.
 class ExportedModel {
  public:
   // Throws InvalidInput naming --export.
   explicit ExportedModel(const Options& options);
 
-  // Writes the parameters, what the task has beside them, and the folder's name. Positions that were not
-  // trained on are those of `initial`. Returns a line for the user, "" without a folder.
+  // Writes the parameters, what the task has beside them, and the folder's name. Positions beyond the
+  // training's sequence are those of `initial`. Returns a line for the user, "" without a folder.
   std::string write(const Task& task, const Graph& graph, EngineGroup& engine, const InitialModel& initial);
 
  private:

@@ -8,20 +8,25 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
+#include <exception>
 
 #include "src/base/printable.h"
 #include "src/device/host_limits.h"
+#include "stowage/error.h"
+#include "tools/calibrate/calibrate.h"
 #include "tools/console/interrupt.h"
 #include "tools/console/terminal.h"
 
 namespace stowage::samples {
 namespace {
 
+constexpr std::chrono::seconds first_line{10}, between_lines{60};
+
 constexpr int failed_code = 1;
 constexpr int wrong_code = 2;
 constexpr std::chrono::seconds silence{5};  // until the user reads that the others are waited for
 
-// Where this rank has failed already, what fails besides is no news.
+// Swallows errors of clean-up after this rank has failed.
 void quietly(const std::function<void()>& action) noexcept {
   try {
     action();
@@ -30,22 +35,52 @@ void quietly(const std::function<void()>& action) noexcept {
   }
 }
 
-std::string this_machine() {
-  std::array<char, 256> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
-}
-
-// Ends the process at once, since MPI waits for a rank that is gone. `is_told`: the user has read this rank's
-// error already.
-[[noreturn]] void end_program(const std::string& why, bool is_told) {
-  if (!is_told)
+// Ends the process at once, since MPI waits for a rank that is gone. `is_reported`: the user has read this
+// rank's error already.
+[[noreturn]] void end_program(const std::string& why, bool is_reported) {
+  if (!is_reported)
     std::fprintf(stderr, "%s%s: %s\n", terminal_columns(stderr) > 0 ? "\r\033[K" : "",
                  program_invocation_short_name, printable_message(why).c_str());
   std::fflush(stdout);
   ::_exit(failed_code);
 }
 
+// Prints a line of the ranks' channel, unless it says that a rank came from this machine. A line that cannot
+// be printed ends nothing.
+void say_of_ranks(const std::string& line) {
+  if (line.ends_with("from this machine")) return;
+  try {
+    fmt::print(stderr, "ranks: {}\n", printable_lines(line));
+  } catch (const std::exception&) {
+    return;
+  }
+}
+
 }  // namespace
+
+void WaitingLines::report(const Waiting& waiting, int rank) {
+  if (interrupted() && !waiting.standing.empty())
+    throw CommunicatorError(
+        fmt::format("its process stands still, and the run was stopped by {}", interrupted_by()), "waiting",
+        waiting.standing.front());
+  if (waiting.time < first_line && waiting.standing.empty()) {
+    next_line_ = {};
+    standing_.clear();
+    return;
+  }
+  const auto now = std::chrono::steady_clock::now();
+  const bool is_news = waiting.standing != standing_;
+  standing_ = waiting.standing;
+  if (now < next_line_ && !is_news) return;
+  next_line_ = now + between_lines;
+  if (rank == 0 && !waiting.missing.empty())
+    say_of_ranks(fmt::format("waiting for rank {} since {:.0f} s", fmt::join(waiting.missing, ", "),
+                             std::chrono::duration<double>(waiting.time).count()));
+  if (waiting.standing.empty()) return;
+  // If rank 0 itself stands still, rank 1 says so.
+  if (rank == 0 || (rank == 1 && waiting.standing.front() == 0))
+    say_of_ranks(fmt::format("the process of rank {} stands still", fmt::join(waiting.standing, ", ")));
+}
 
 int exit_code_of(const std::exception& error) {
   const bool wrong = dynamic_cast<const InvalidInput*>(&error) != nullptr ||
@@ -59,12 +94,12 @@ Job::Job(RankLaunch launch) : launch_(std::move(launch)) {
   {
     const Underway work("joining", fmt::format("{} processes", launch_.size), silence);
     channel_ = open_channel(
-        launch_, {.waits = [this](const Waiting& waiting) { waiting_lines_.tell(waiting, rank()); },
-                  .stuck = [this](const std::string& why) { end_program(why, is_told_); },
+        launch_, {.waits = [this](const Waiting& waiting) { waiting_lines_.report(waiting, rank()); },
+                  .stuck = [this](const std::string& why) { end_program(why, is_reported_); },
                   .say = say_of_ranks});
   }
   launch_.rank = channel_->rank();
-  const std::string here = this_machine();
+  const std::string here = host_name();
   const std::vector<std::string> machines = from_each(here);
   ranks_here_ = static_cast<int>(std::count(machines.begin(), machines.end(), here));
   local_rank_ = static_cast<int>(std::count(machines.begin(), machines.begin() + rank(), here));
@@ -94,7 +129,7 @@ void Job::together(const std::function<void()>& work) {
     work();
   } catch (const CommunicatorError&) {
     throw;
-  } catch (const ToldElsewhere&) {
+  } catch (const ReportedByOtherRank&) {
     throw;
   } catch (const std::exception& error) {
     failure = std::current_exception();
@@ -110,13 +145,13 @@ void Job::together(const std::function<void()>& work) {
       first_code = of_rank;
     }
   } catch (const CommunicatorError&) {
-    if (failure) std::rethrow_exception(failure);  // which another rank has met within `work`, and ended for
+    if (failure) std::rethrow_exception(failure);  // it caused the CommunicatorError
     throw;
   }
   if (first == size()) return;
   all_end_ = true;
   if (first == rank()) std::rethrow_exception(failure);
-  throw ToldElsewhere(first_code);
+  throw ReportedByOtherRank(first_code);
 }
 
 void Job::expect_same(const char* what, const std::string& text) {
@@ -158,9 +193,10 @@ void Job::require_simulated() const {
 }
 
 void Job::fail(const std::exception& error) noexcept {
-  is_told_ = true;
+  is_reported_ = true;
   if (!channel_) return;
-  // A launcher ends all once the first of them has ended: whoever tells has done so by then.
+  // A launcher ends all ranks once the first has ended. By then the rank that reports the error has
+  // printed it.
   if (all_end_) return quietly([&] { meet(); });
   const auto* const of_group = dynamic_cast<const CommunicatorError*>(&error);
   if (of_group == nullptr || of_group->failed_rank() == rank()) abandon(error.what());

@@ -2,9 +2,9 @@
 // alone prints, plans and writes files. A program that no launcher has started is a job of one, which loads
 // no MPI.
 //
-// All ranks make the calls that say `together` in the same order. A rank that fails elsewhere tells the
-// others (`fail`), and one that dies is found out. From then on each such call throws CommunicatorError,
-// which names the rank, and what is under way (tools/console/underway.h) ends.
+// Calls that say `together` are made by all ranks, in the same order. A rank that fails elsewhere tells the
+// others (`fail`), and a rank that dies is found out. After that each such call throws CommunicatorError,
+// which names the rank, and the work under way (tools/console/underway.h) ends.
 #pragma once
 
 #include <atomic>
@@ -16,7 +16,6 @@
 #include <string>
 #include <vector>
 
-#include "samples/run/waiting_lines.h"
 #include "stowage/channel.h"
 #include "stowage/communicator.h"
 #include "stowage/error.h"
@@ -25,10 +24,23 @@
 
 namespace stowage::samples {
 
-// Another rank has failed alike, and tells it. The program ends with its exit code and says nothing.
-class ToldElsewhere : public Error {
+// For ChannelOptions::waits.
+class WaitingLines {
  public:
-  explicit ToldElsewhere(int exit_code) : Error("another rank tells"), exit_code_(exit_code) {}
+  // Says for whom `rank` waits after ten seconds and each minute, and at once who stands still. A
+  // rank that works is waited for without end. If a rank stands still and the user asks to stop,
+  // throws CommunicatorError.
+  void report(const Waiting& waiting, int rank);
+
+ private:
+  std::chrono::steady_clock::time_point next_line_{};
+  std::vector<int> standing_;  // as the last line has named them
+};
+
+// Another rank has failed too, and reports it. The program ends with this exit code and prints nothing.
+class ReportedByOtherRank : public Error {
+ public:
+  explicit ReportedByOtherRank(int exit_code) : Error("another rank tells"), exit_code_(exit_code) {}
   int exit_code() const { return exit_code_; }
 
  private:
@@ -52,20 +64,20 @@ class Job {
   int ranks_here() const { return ranks_here_; }  // on this machine
   int local_rank() const { return local_rank_; }  // counted on this machine
 
-  // Together: `work`, which makes no call that says so. Where it fails on some ranks all throw: the first of
-  // them its own error, the others ToldElsewhere. CommunicatorError, of another communicator in which ranks
-  // meet within `work`, comes out at once.
+  // Together: runs `work`, which makes no call that says so. If it fails on some ranks, all throw: the first
+  // of them its own error, the others ReportedByOtherRank. CommunicatorError, of another communicator in
+  // which ranks meet within `work`, comes out at once.
   void together(const std::function<void()>& work);
-  // Together: the text of rank 0.
+  // Together: returns the text of rank 0.
   std::string from_leader(const std::string& text);
-  // Together: the text of each, in rank order.
+  // Together: returns the text of each rank, in their order.
   std::vector<std::string> from_each(const std::string& text);
-  // Together: throws InvalidInput, on all ranks, where a rank has another text than rank 0. `what` says of
-  // what.
+  // Together: throws InvalidInput, on all ranks, if a rank has another text than rank 0. `what` names
+  // the text.
   void expect_same(const char* what, const std::string& text);
-  // Together: whether a rank was asked to stop (interrupt.h), which then counts as asked of all.
+  // Together: returns whether a rank was asked to stop (interrupt.h), which then counts as asked of all.
   bool stops();
-  // Together: all have come here.
+  // Together: waits until all have come here.
   void meet();
 
   // Throws InvalidInput: ranks that MPI does not know train on cards alone.
@@ -73,18 +85,18 @@ class Job {
   // A communicator of the same ranks, for a device of the run: NCCL's for a card, else MPI's. Together.
   std::unique_ptr<Communicator> open_communicator(Device& device, const CommunicatorOptions& options) const;
 
-  // This rank ends with this error, which is printed already. Tells the others unless they know; where all
-  // end together, waits until the one that tells has printed.
+  // Ends this rank's part with an error that is printed already. Tells the others unless they know; if all
+  // end together, waits until the rank that reports it has printed.
   void fail(const std::exception& error) noexcept;
-  // This rank ends, for that reason. Any thread.
+  // Tells the others that this rank ends, and why. Any thread.
   void abandon(const std::string& why) noexcept;
 
  private:
   RankLaunch launch_;
   int ranks_here_ = 1;
   int local_rank_ = 0;
-  bool all_end_ = false;               // since `together` has failed
-  std::atomic<bool> is_told_ = false;  // this rank's error
+  bool all_end_ = false;                   // since `together` has failed
+  std::atomic<bool> is_reported_ = false;  // this rank's error
   WaitingLines waiting_lines_;
   std::shared_ptr<Channel> channel_;  // null: alone
   std::optional<EndOfWork> end_of_work_;

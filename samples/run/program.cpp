@@ -1,6 +1,7 @@
 #include "samples/run/program.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <exception>
@@ -8,30 +9,33 @@
 #include <string>
 
 #include "samples/options/options.h"
-#include "samples/run/generation.h"
 #include "samples/run/job.h"
-#include "samples/run/training.h"
+#include "samples/run/stored_model.h"
+#include "samples/task/generate.h"
+#include "samples/task/task.h"
+#include "src/base/parallel_for.h"
 #include "src/base/printable.h"
 #include "src/base/standard_streams.h"
 #include "src/base/temporary.h"
 #include "src/device/host_limits.h"
 #include "stowage/error.h"
+#include "tools/console/interrupt.h"
 
 namespace stowage::samples {
 namespace {
 
-// All ranks but the first say who they are.
+// Returns the program's name, with the rank for all but the first.
 std::string speaker(ModelKind kind, int rank) {
   return rank == 0 ? program_name(kind) : fmt::format("{}: rank {}", program_name(kind), rank);
 }
 
-// What people read of an error, and the exit code.
-struct Told {
+// The message for the user, and the program's exit code.
+struct UserMessage {
   std::string text;
   int exit_code;
 };
 
-Told told(const std::exception& error) {
+UserMessage message_for(const std::exception& error) {
   const int code = exit_code_of(error);
   if (dynamic_cast<const OutOfMemory*>(&error) != nullptr)
     return {fmt::format("{}. Or choose a smaller model, --batch or --sequence; on a device that is full, a "
@@ -46,16 +50,67 @@ Told told(const std::exception& error) {
 }
 
 int fail(ModelKind kind, int rank, const std::exception& error) {
-  const auto* const elsewhere = dynamic_cast<const ToldElsewhere*>(&error);
+  const auto* const elsewhere = dynamic_cast<const ReportedByOtherRank*>(&error);
   if (elsewhere != nullptr) return elsewhere->exit_code();
-  const auto [text, code] = told(error);
+  const auto [text, code] = message_for(error);
   std::fflush(stdout);
   std::fprintf(stderr, "%s: %s\n", speaker(kind, rank).c_str(), printable_message(text).c_str());
   return code;
 }
 
-// A wrong number of processes is known before they come together, and each tells it: there may be no other.
-// What else is wrong with the arguments is told once.
+void require_together(const Options& options, const StoredModel& model, const Tokenizer& tokenizer) {
+  const bool bytes = options.tokenizer.empty();
+  const bool same = bytes ? model.tokenizer.empty() : model.tokenizer == fingerprint(tokenizer);
+  if (model.knows_tokenizer && !same)
+    throw InvalidInput(bytes
+                           ? "--generate: the checkpoint's tokens are a tokenizer's: give --tokenizer too"
+                           : fmt::format("--tokenizer {}: the checkpoint's tokens are {}", options.tokenizer,
+                                         model.tokenizer.empty() ? "bytes: leave it out"
+                                                                 : "another tokenizer's: give that"));
+  if (model.sizes.vocabulary < tokenizer.vocabulary_size())
+    throw InvalidInput(
+        fmt::format("--init {}: config.json has vocab_size {}, and the tokenizer has {} tokens: "
+                    "give the model's own --tokenizer",
+                    options.init, model.sizes.vocabulary, tokenizer.vocabulary_size()));
+}
+
+void put(std::string_view text) {
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fflush(stdout);
+}
+
+// Prints the prompt and what the model of --checkpoint, --resume or --init makes of it. Returns the program's
+// exit code: 0, or 130 after Ctrl-C. Needs no device: the model is in host memory, in f32. Throws
+// InvalidInput for a model or tokenizer that cannot be read, or that do not belong together.
+int generate_text(const Options& options) {
+  set_parallel_threads(options.threads);
+  const std::unique_ptr<Tokenizer> tokenizer = tokenizer_of(options);
+  StoredModel model = read_stored_model(options);
+  require_together(options, model, *tokenizer);
+  const std::string prompt = options.generate->empty() ? beginning_of_text(*tokenizer) : *options.generate;
+  watch_interrupts();
+
+  // A file gets the very bytes.
+  const bool terminal = ::isatty(STDOUT_FILENO) != 0;
+  TerminalText shown;
+  const auto emit = [&](std::string_view text) {
+    put(terminal ? shown.add(text) : std::string(text));
+    return !interrupted();
+  };
+  emit(*options.generate);
+  const GenerateOptions wanted = {.prompt = prompt,
+                                  .tokens = options.generated_tokens,
+                                  .temperature = options.temperature,
+                                  .seed = options.seed};
+  generate(
+      model.sizes, *tokenizer, [&](const std::string& name) { return std::move(model.parameters.at(name)); },
+      wanted, emit);
+  put(shown.finish() + "\n");
+  return interrupted() ? interrupted_code : 0;
+}
+
+// Throws WrongNumber, which each process reports before they come together: there may be no other. Other
+// mistakes in the arguments are reported once, later.
 void expect_right_number(int count, const char* const* arguments, ModelKind kind, const RankLaunch& launch) {
   if (launch.size == 1) return;
   try {

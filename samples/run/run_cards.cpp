@@ -13,6 +13,8 @@
 #include "src/communicator/communicator_module.h"
 #include "stowage/cuda_device.h"
 #include "stowage/error.h"
+#include "tools/calibrate/calibrate.h"
+#include "tools/console/text.h"
 #include "tools/console/underway.h"
 
 namespace stowage::samples {
@@ -21,14 +23,10 @@ namespace {
 const char* name_of(DeviceBackend backend) { return backend == DeviceBackend::cuda ? "cuda" : "simulated"; }
 
 BackendChoice chosen(const std::string& name) {
-  try {
-    return choose_device(name);
-  } catch (const InvalidInput& error) {
-    throw InvalidInput(fmt::format("--device: {}", error.what()));
-  }
+  return with_prefix("--device: ", [&] { return choose_device(name); });
 }
 
-// Of a rank that does not lead.
+// Returns the choice of a rank that does not lead.
 BackendChoice chosen_as(const std::string& leaders, const std::string& name) {
   BackendChoice choice = chosen(name == "auto" ? leaders : name);
   if (name_of(choice.backend) != leaders)
@@ -51,32 +49,6 @@ BackendChoice choose_together(const Options& options, Job& job) {
   return choice;
 }
 
-void require_alike(const std::string& who, std::string_view what, int one, std::string_view name, int other,
-                   std::string_view other_name) {
-  if (name == other_name) return;
-  throw InvalidInput(
-      fmt::format("{}: {} {} and {} are different ones, '{}' and '{}': choose alike ones by "
-                  "CUDA_VISIBLE_DEVICES",
-                  who, what, one, other, name, other_name));
-}
-
-// From the first that is asked for on.
-std::vector<std::unique_ptr<Device>> open_cards(const Options& options, int first) {
-  std::vector<std::unique_ptr<Device>> cards;
-  for (int i = 0; i < static_cast<int>(options.devices); ++i) {
-    try {
-      cards.push_back(open_cuda_device({.ordinal = first + i}));
-    } catch (const InvalidInput& error) {
-      if (i == 0) throw;
-      throw InvalidInput(
-          fmt::format("{}: {}; give fewer, or --device simulated", devices_given(options), error.what()));
-    }
-    require_alike(devices_given(options), "cards", first, cards.front()->info().name, first + i,
-                  cards.back()->info().name);
-  }
-  return cards;
-}
-
 template <std::size_t size>
 std::array<char, size> fitted(std::string_view text) {
   std::array<char, size> result{};
@@ -84,7 +56,8 @@ std::array<char, size> fitted(std::string_view text) {
   return result;
 }
 
-// Without NCCL nothing is opened: a rank that lacks it would leave the others waiting within its opening.
+// Loads NCCL before it opens the card: a rank that lacks NCCL would leave the others waiting while they
+// open it.
 CardReport open_own_card(const Options& options, const Job& job, RunCards& cards) {
   communication::load_module(communication::nccl_module);
   const std::vector<std::string> seen = cuda_status().cards;
@@ -157,7 +130,7 @@ RunCards open_run_cards(const Options& options, Job& job) {
   if (job.size() > 1) {
     open_cards_together(options, job, cards);
   } else {
-    cards.here = open_cards(options, cards.choice.ordinal);
+    cards.here = open_cards(devices_given(options), cards.choice.ordinal, static_cast<int>(options.devices));
     cards.on_machine = options.devices;
   }
   if (options.threads == 0) leave_threads(static_cast<int>(cards.on_machine));

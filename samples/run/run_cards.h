@@ -1,4 +1,4 @@
-// The cards that a run trains on: those of this process, which trains on one where others train on theirs.
+// The cards that a run trains on: all cards of a run of one process, else one card of each process.
 #pragma once
 
 #include <array>
@@ -19,25 +19,27 @@ struct RunCards {
   BackendChoice choice;                       // of the same backend on all ranks
   std::vector<std::unique_ptr<Device>> here;  // none where devices are simulated
   std::vector<MemoryInfo> elsewhere;          // of the other processes' cards, when they were opened
-  std::int64_t on_machine = 1;                // of all ranks, with which these share host and cores
+  std::int64_t on_machine = 1;  // cards of all ranks on this machine, which share its memory and cores
 };
 
 // Opens the cards that --device means, rank 0's `auto` for all, and leaves a core for each card on the
-// machine where --threads says nothing. Together. Throws InvalidInput, on all ranks: for a device that is not
+// machine if --threads is not given. Together. Throws InvalidInput, on all ranks: for a device that is not
 // there, too few cards, different ones, two ranks on one, or no NCCL.
 RunCards open_run_cards(const Options& options, Job& job);
 
-// The card of a process that is the nth of its machine and sees so many: the nth from `first` on; the only
-// one that its launcher has left it. Throws InvalidInput where there is none, in the name of `who`.
+// Returns the card of the process that is the `nth` of its machine and sees `seen` cards: the nth from
+// `first` on, or the only card that its launcher has left it. Throws InvalidInput, in the name of `who`, if
+// there is none.
 int card_of_process(const std::string& who, int nth, int first, std::size_t seen);
 
-// What a rank tells the others of its card.
+// A rank's report on its card to the others.
 struct CardReport {
   std::array<char, 256> name{};  // as DeviceInfo's
   std::array<char, 64> uuid{};   // empty: not known
   MemoryInfo memory;
 };
-// Throws InvalidInput, in the name of `who`, where two of them, in rank order, are one card or of two kinds.
+// Throws InvalidInput, in the name of `who`, if two of the cards, in rank order, are one card or of
+// two kinds.
 void require_own_cards(const std::string& who, std::span<const CardReport> cards);
 
 }  // namespace stowage::samples

@@ -18,7 +18,7 @@
 #include "stowage/machine_file.h"
 #include "stowage/simulated_device.h"
 #include "tools/calibrate/calibrate.h"
-#include "tools/calibrate/own_profile.h"
+#include "tools/calibrate/step_probe.h"
 #include "tools/choices/machine_choice.h"
 
 namespace stowage::samples {
@@ -30,8 +30,8 @@ std::string link_text(const Link& link) {
                      link.latency_seconds * 1e6);
 }
 
-// Training goes on in what is free now, beside what the context and the libraries hold already: of several
-// cards, on the one that has least.
+// Training runs in the memory that is free now, beside what the context and the libraries hold already. The
+// card with the least of it decides.
 void fit_budget(Options& options, const RunCards& cards) {
   Bytes available = unlimited;
   const auto add = [&](const MemoryInfo& memory) {
@@ -48,11 +48,6 @@ void fit_budget(Options& options, const RunCards& cards) {
       options.devices == 1 ? "the card" : fmt::format("one of the {} cards", options.devices)));
 }
 
-std::string this_host() {
-  std::array<char, 256> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
-}
-
 MachineFile machine_of(const std::string& choice) {
   try {
     return read_machine(choice, machines_folder());
@@ -62,14 +57,14 @@ MachineFile machine_of(const std::string& choice) {
   }
 }
 
-// The machine that --machine means, and RunDevice::planned_for where it is not `device` of this host.
+// Returns the machine that --machine means; sets RunDevice::planned_for if it is not `device` of this host.
 MachineFile wanted_machine(const Options& options, const std::string& device, std::string& planned_for) {
   MachineFile file = machine_of(options.machine);
-  if (file.device != device || file.host != this_host()) planned_for = describe_machine(file);
+  if (file.device != device || file.host != host_name()) planned_for = describe_machine(file);
   return file;
 }
 
-// Of one device alone, where the file knows of no others.
+// Returns the machine of each device; of one device alone, if the file knows of no others.
 Machine machine_of_each(const MachineFile& file, const Options& options) {
   if (!file.peers) return machine_for(file, options.type);
   if (options.devices > file.peers->devices)
@@ -80,8 +75,8 @@ Machine machine_of_each(const MachineFile& file, const Options& options) {
   return machine_for(file, options.type, static_cast<int>(options.devices));
 }
 
-// Where the file knows of no other cards: what one sends to another is taken to go as fast as from the host,
-// and one host memory to serve all of a machine.
+// Supposes other cards if the file knows of none: a card sends to another as fast as the host does, and one
+// host memory serves all cards of a machine.
 void suppose_peers(MachineFile& file, const Options& options, const RunCards& cards) {
   if (options.devices == 1 || file.peers) return;
   file.peers = PeerDevices{.devices = static_cast<int>(options.devices),
@@ -89,7 +84,7 @@ void suppose_peers(MachineFile& file, const Options& options, const RunCards& ca
                            .link = machine_for(file, options.type).h2d};
 }
 
-// Less than a budget allows; where the host lets so much not be page-locked, little.
+// Measures with less memory than the budget allows, and with little if the host cannot page-lock so much.
 MachineFile quick_file(Device& card, const Options& options) {
   const Budget& budget = options.budget;
   CalibrateOptions how = quick_calibration(DeviceBackend::cuda);
@@ -113,13 +108,13 @@ MachineFile quick_file(Device& card, const Options& options) {
   }
 }
 
-// What context and libraries take of each card, at most, and what reaching the others will, once the plan is
-// made.
+// Returns the most that context and libraries take of a card, with what reaching the other cards will take
+// once the plan is made.
 Bytes overhead_of_cards(const Options& options, const Graph& graph, const RunDevice& run,
                         const MachineFile& file) {
   const std::string backend = run.cards.here.front()->info().backend;
   const Bytes for_peers = overhead_for_peers(backend, static_cast<int>(options.devices));
-  // What one rank page-locks is page-locked for all cards of the process.
+  // Memory that a rank page-locks is page-locked for all cards of the process.
   const Bytes of_each = most_pinned_bytes(graph, options.budget.host);
   const Bytes pinned = std::min(options.budget.host, run.cards.here.size() * of_each);
   Bytes held = file.overhead_bytes;

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdio>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <string_view>
 #include <vector>
 
@@ -15,7 +16,7 @@
 namespace stowage::samples {
 namespace {
 
-// The same for every spelling, also of a file that is not there yet.
+// Returns one path for all its spellings, also for a file that is not there yet.
 std::filesystem::path full_path(std::string_view path) {
   std::error_code error;
   const std::filesystem::path full =
@@ -45,8 +46,8 @@ std::vector<NamedFile> outputs_of(const Options& options) {
           {"--weights", options.weights_file}};
 }
 
-// Something that is read: a file, or a folder or a pattern that stands for files of these names, "*…" for all
-// that end so. `together`: where one of them is named, the others beside it are read too.
+// An input: a file, or a folder or a pattern that stands for files of these names, "*…" for all that end so.
+// `together`: if one of them is named, the others beside it are read too.
 struct Input {
   NamedFile named;
   std::array<std::string_view, 4> names{};
@@ -86,7 +87,7 @@ bool is_read(const Input& input, std::string_view output) {
                      [&](std::string_view pattern) { return matches(file.filename().string(), pattern); });
 }
 
-// The values or the state of one of the run's checkpoints.
+// Returns whether the output is the values or the state of a checkpoint of the run.
 bool is_in_checkpoint(std::string_view folder, std::string_view output) {
   const std::filesystem::path file = full_path(output);
   const std::filesystem::path checkpoint = file.parent_path();
@@ -94,7 +95,7 @@ bool is_in_checkpoint(std::string_view folder, std::string_view output) {
          checkpoint.parent_path() == full_path(folder);
 }
 
-// What is written there does not replace it: a terminal, a pipe, /dev/null.
+// Returns true for a terminal, a pipe or /dev/null, which a write does not replace.
 bool is_no_file(std::string_view path) {
   std::error_code error;
   return std::filesystem::exists(path, error) && !std::filesystem::is_regular_file(path, error);
@@ -140,6 +141,34 @@ bool Failures::spare(const std::function<void()>& action) {
     any_ = true;
     return false;
   }
+}
+
+std::string weights_index(const Graph& graph) {
+  using nlohmann::ordered_json;
+  ordered_json tensors = ordered_json::array();
+  Bytes offset = 0;
+  for (const Tensor& tensor : graph.tensors) {
+    if (tensor.kind != TensorKind::parameter) continue;
+    tensors.push_back({{"name", tensor.name},
+                       {"type", to_string(tensor.type)},
+                       {"shape", tensor.shape},
+                       {"offset", offset},
+                       {"bytes", tensor.bytes()}});
+    offset += tensor.bytes();
+  }
+  return ordered_json{{"format", "stowage-weights"}, {"version", 1}, {"tensors", std::move(tensors)}}.dump() +
+         '\n';
+}
+
+void write_weights(OutputFile& file, const Graph& graph, const ReadTensor& read) {
+  if (!file.wanted()) return;
+  file.write(weights_index(graph));
+  for (TensorId id = 0; id < graph.tensors.size(); ++id) {
+    if (graph.tensor(id).kind != TensorKind::parameter) continue;
+    const std::vector<std::byte> value = read(id);
+    file.write({reinterpret_cast<const char*>(value.data()), value.size()});
+  }
+  file.commit();
 }
 
 }  // namespace stowage::samples

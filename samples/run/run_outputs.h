@@ -2,11 +2,13 @@
 #pragma once
 
 #include <functional>
+#include <string>
 
 #include "samples/options/options.h"
 #include "samples/report/step_log.h"
 #include "samples/run/init_export.h"
 #include "src/base/output_file.h"
+#include "stowage/graph.h"
 
 namespace stowage::samples {
 
@@ -14,7 +16,7 @@ namespace stowage::samples {
 // InvalidInput naming both flags.
 void check_distinct(const Options& options);
 
-// All of them opened before the work, so that a bad path is told at once. Throws InvalidInput.
+// The output files, opened before the work, so that a bad path is reported at once. Throws InvalidInput.
 struct Outputs {
   explicit Outputs(const Options& options)
       : plan("--plan-json", options.plan_file, Writing::whole),
@@ -31,12 +33,12 @@ struct Outputs {
   StepLog log;
 };
 
-// What cannot be written is told, and costs neither the training nor the files behind it.
+// Reports outputs that cannot be written, and spares the training and the outputs behind them.
 class Failures {
  public:
   explicit Failures(ModelKind kind) : kind_(kind) {}
 
-  // Whether `action` came to its end. Where it throws Error, that is told on stderr.
+  // Returns whether `action` came to its end. If it throws Error, prints that on stderr.
   bool spare(const std::function<void()>& action);
   bool any() const { return any_; }
 
@@ -44,5 +46,18 @@ class Failures {
   ModelKind kind_;
   bool any_ = false;
 };
+
+// The --weights file: one line of JSON, then the parameters' raw bytes, as the machine holds them.
+//
+//   {"format": "stowage-weights", "version": 1, "tensors": [{"name": …, "type": "f32", "shape": […],
+//    "offset": …, "bytes": …}, …]}\n<bytes>
+// Offsets count from the byte after the line's end; tensors are in the graph's order, without gaps.
+using ReadTensor = std::function<std::vector<std::byte>(TensorId)>;
+
+// Returns the first line, with its end.
+std::string weights_index(const Graph& graph);
+
+// Writes all parameters and commits the file.
+void write_weights(OutputFile& file, const Graph& graph, const ReadTensor& read);
 
 }  // namespace stowage::samples

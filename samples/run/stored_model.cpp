@@ -14,6 +14,7 @@
 #include "src/models/limits.h"
 #include "stowage/error.h"
 #include "stowage/safetensors.h"
+#include "tools/console/text.h"
 
 namespace stowage::samples {
 namespace {
@@ -173,14 +174,11 @@ Moments moments_in(const CheckpointState& state, const std::string& folder) {
 
 StoredModel read_stored_model(const Options& options) {
   if (!options.init.empty()) return from_files(options);
-  const char* flag = options.resume_from.empty() ? "--checkpoint" : "--resume";
-  try {
+  return with_prefix(options.resume_from.empty() ? "--checkpoint " : "--resume ", [&] {
     const std::optional<Checkpoint> checkpoint = checkpoint_of(options);
     if (!checkpoint) throw InvalidInput(options.checkpoint_folder + ": there is no checkpoint in it");
     return from_checkpoint(*checkpoint);
-  } catch (const InvalidInput& error) {
-    throw InvalidInput(fmt::format("{} {}", flag, error.what()));
-  }
+  });
 }
 
 }  // namespace stowage::samples

@@ -18,19 +18,18 @@ struct StoredModel {
   std::map<std::string, std::vector<std::byte>> parameters;  // f32, by name
 };
 
-// The GPT's sizes in a checkpoint's configuration. Throws InvalidInput naming the field: it is not there, no
-// size, or of another kind of model.
+// Returns the GPT's sizes in a checkpoint's configuration. Throws InvalidInput naming a field that is
+// missing, no size, or of another kind of model.
 GptConfig sizes_in(const CheckpointState& state, const std::string& folder);
 
-// In which type the moments of a checkpoint are: f32 where it does not say. Throws InvalidInput naming the
-// field.
+// Returns the type of a checkpoint's moments: f32 if it does not say. Throws InvalidInput naming the field.
 Moments moments_in(const CheckpointState& state, const std::string& folder);
 
-// The model of --init, of the checkpoint --resume PATH, or of the newest in --checkpoint DIR. Throws
+// Returns the model of --init, of the checkpoint --resume PATH, or of the newest in --checkpoint DIR. Throws
 // InvalidInput naming the flag.
 StoredModel read_stored_model(const Options& options);
 
-// bf16 or f16 as f32.
+// Returns bf16 or f16 values as f32.
 std::vector<std::byte> widened(DataType type, std::span<const std::byte> narrow);
 
 }  // namespace stowage::samples

@@ -14,17 +14,32 @@
 #include "samples/report/step_log.h"
 #include "samples/run/checkpoints.h"
 #include "samples/run/job.h"
-#include "samples/run/run_model.h"
 #include "samples/run/run_outputs.h"
 #include "samples/task/task.h"
 #include "stowage/communicator.h"
 #include "stowage/device.h"
 #include "stowage/engine_group.h"
+#include "stowage/graph.h"
 #include "stowage/loss_scale.h"
 
 namespace stowage::samples {
 
-// On stdout, at once: a pipe's reader sees lines as they come.
+// The model of a run, as its ranks see it.
+struct Model {
+  BuiltModel built;          // of `graph`
+  Graph graph;               // whole parameters
+  std::vector<Graph> ranks;  // one for each device of this process, if the run has several
+  Graph& planned() { return ranks.empty() ? graph : ranks.front(); }
+};
+
+// Builds the model for the process of rank `rank` of options.processes. Throws InvalidInput for sizes that
+// make no model.
+Model build_model(const Task& task, const Options& options, int rank);
+
+// Both arguments must outlive what is returned.
+ReadParameter reader_of(const Graph& graph, EngineGroup& engine);
+
+// Prints on stdout at once: a pipe's reader sees lines as they come.
 void print(const std::string& text);
 
 // The devices of this process.
@@ -33,24 +48,24 @@ struct Devices {
   std::unique_ptr<Communicator> communicator;  // of the one, where others are in other processes
 };
 
-// The ranks of a job make all calls together. What is given must outlive it.
+// The ranks of a job make all calls together. Arguments must outlive it.
 class Trainer {
  public:
-  // Its engines meet those of the other ranks (EngineOptions::communicator).
+  // Makes engines that meet those of the other ranks (EngineOptions::communicator).
   Trainer(const Setup& setup, const Model& model, Task& task, RunCheckpoints& checkpoints,
           const Devices& devices, Failures& failures, Job& job);
 
-  // Before `run`. A log that cannot be written is told, and the run goes without it; one that another run
-  // holds is refused: InvalidInput.
+  // Call it before `run`. If the log cannot be written, reports that, and the run goes without it. Throws
+  // InvalidInput if another run holds the log.
   void start_log(StepLog& log);
-  // All steps, or up to an interrupt.
+  // Makes all steps, or those up to an interrupt.
   void run(StepLog& log);
 
   EngineGroup& engine() { return engine_; }
   double pinning_seconds() const;
   const RunStatistics& statistics() const { return statistics_; }
   RunRecorder& recorder() { return recorder_; }
-  // Of all ranks, once `run` has come to its end; none of a run on one device.
+  // Returns the rows of all ranks, once `run` has come to its end; none for a run on one device.
   const std::vector<RankRow>& rank_rows() const { return rank_rows_; }
 
  private:

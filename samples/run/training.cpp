@@ -1,4 +1,4 @@
-#include "samples/run/training.h"
+#include "samples/run/program.h"
 
 #include <fmt/format.h>
 #include <sched.h>
@@ -15,17 +15,13 @@
 
 #include "samples/report/report.h"
 #include "samples/report/trace.h"
-#include "samples/report/unpinned.h"
 #include "samples/run/checkpoints.h"
-#include "samples/run/disk_need.h"
-#include "samples/run/host_need.h"
 #include "samples/run/init_export.h"
 #include "samples/run/job.h"
 #include "samples/run/run_device.h"
-#include "samples/run/run_model.h"
+#include "samples/run/run_needs.h"
 #include "samples/run/run_outputs.h"
 #include "samples/run/trainer.h"
-#include "samples/run/weights_file.h"
 #include "samples/task/generate.h"
 #include "samples/task/task.h"
 #include "src/base/laps.h"
@@ -42,7 +38,7 @@ namespace {
 
 constexpr int failed_code = 1;
 
-// The plan, and what else the setup tells of it.
+// Makes the plan, and sets what else the setup says of it.
 Plan plan_step(Model& model, const Options& options, Setup& setup) {
   const Graph& graph = model.planned();
   const Bytes budget = options.budget.device;
@@ -52,7 +48,7 @@ Plan plan_step(Model& model, const Options& options, Setup& setup) {
   Answer answer = planner.answer(budget_beside_copy(options, model.graph));
   if (const auto* infeasible = std::get_if<Infeasible>(&answer.outcome)) {
     Infeasible of_all = *infeasible;
-    if (of_all.host) {  // --host-memory is that of all devices, and of the copy
+    if (of_all.host) {  // --host-memory is for all devices and for the copy
       of_all.budget = options.budget.host;
       of_all.minimum =
           of_all.minimum * static_cast<Bytes>(options.devices) + copy_bytes(options, model.graph);
@@ -90,7 +86,7 @@ void write_report(OutputFile& file, const Setup& setup, Trainer& trainer) {
   file.commit();
 }
 
-// What ends a run early stands on its page, with the steps up to there.
+// Runs, and writes an error that ends the run early on its page, with the steps up to there.
 void run_or_report(Trainer& trainer, const Setup& setup, Outputs& outputs, Failures& failures) {
   try {
     trainer.run(outputs.log);
@@ -122,7 +118,7 @@ void prepare(RunDevice& prepared, Options& options, Model& model, const Task& ta
   share_host(prepared, options.devices, graph);
 }
 
-// What a run begins with.
+// The parts that a run begins with.
 struct Beginning {
   std::unique_ptr<Task> task;
   std::optional<Outputs> outputs;
@@ -131,7 +127,7 @@ struct Beginning {
   std::optional<InitialModel> initial;
 };
 
-// What the op with most operands has of them: no plan of any machine takes less.
+// Returns the largest operand bytes of any op: no plan of any machine takes less.
 Bytes largest_op_bytes(const Graph& graph) {
   Bytes largest = 0;
   for (const Op& op : graph.ops) {
@@ -146,8 +142,8 @@ Bytes largest_op_bytes(const Graph& graph) {
   return largest;
 }
 
-// Throws InvalidInput for a budget in which not even one op has room, before anything is measured. What
-// context and libraries take of a card is not known yet.
+// Throws InvalidInput for a budget in which not even one op has room, before anything is measured. The memory
+// of a card's context and libraries is not known yet.
 void require_possible(Model& model, const Options& options, const RunDevice& prepared) {
   Bytes most = options.budget.device;
   for (const auto& card : prepared.cards.here) most = std::min(most, card->memory_info().total);
@@ -162,8 +158,8 @@ void require_possible(Model& model, const Options& options, const RunDevice& pre
                      (prepared.cards.here.empty() ? "" : "; context and libraries take more of a card"));
 }
 
-// Of all devices, which `laps` has seen opened. Tells what was found, and writes the plan where that is asked
-// for.
+// Prepares and plans for all devices; `laps` has seen them opened. Prints what was found, and writes the plan
+// if it is asked for.
 void prepare_and_plan(Beginning& run, Options& options, Setup& setup, RunDevice& prepared, Plan& plan,
                       Laps& laps) {
   require_possible(run.model, options, prepared);
@@ -187,7 +183,7 @@ int stopped_before_steps() {
   return interrupted_code;
 }
 
-// Of a rank that does not lead: nothing is written, and the run begins where the leader's does.
+// Makes the options those of a rank that does not lead: it writes nothing, and begins where the leader does.
 void follow(Options& options, const std::string& start) {
   for (std::string* written : {&options.plan_file, &options.log_file, &options.trace_file,
                                &options.report_file, &options.weights_file, &options.export_folder})
@@ -196,7 +192,7 @@ void follow(Options& options, const std::string& start) {
   options.resume_from = start;
 }
 
-// What all ranks must have alike, so that they make the same calls and numbers.
+// Returns what all ranks must have alike, so that they make the same calls and numbers.
 std::string common_text(const Options& options, const Task& task, std::uint64_t first_step) {
   std::string text =
       fmt::format("from {} evaluate {} checkpoint {} plan {} verify {}\n", first_step, options.evaluate_every,
@@ -232,7 +228,7 @@ void begin(Beginning& run, Options& options, Job& job) {
                   common_text(options, *run.task, run.checkpoints->first_step()));
 }
 
-// The leader's machine and plan, which ranks that measured for themselves would have otherwise.
+// Takes the leader's machine and plan: ranks that measured for themselves would have others.
 void take_plan(RunDevice& prepared, Plan& plan, Job& job) {
   static_assert(std::is_trivially_copyable_v<Machine>);
   if (job.size() == 1) return;
@@ -244,7 +240,7 @@ void take_plan(RunDevice& prepared, Plan& plan, Job& job) {
   if (!job.leads()) plan = plan_from_json(text);
 }
 
-// For this process, and for all ranks of its machine together.
+// Requires host memory for this process, and for all ranks of its machine together.
 void require_host_room(const Options& options, const Graph& graph, const Plan& plan,
                        const RunDevice& prepared, const Job& job) {
   const bool on_card = !prepared.cards.here.empty();
@@ -255,7 +251,7 @@ void require_host_room(const Options& options, const Graph& graph, const Plan& p
   require_host_memory(host_need(options, graph, plan, on_card, own * job.ranks_here()), limits);
 }
 
-// Tells where the disks have too little room for what is written.
+// Warns of disks that have too little room for what is written.
 void warn_of_disks(const Options& options, const Graph& graph, std::uint64_t first_step) {
   for (const std::string& line : disk_warnings(disk_needs(options, graph, first_step)))
     std::fprintf(stderr, "%s: warning: %s\n", program_name(options.kind), printable_message(line).c_str());
@@ -269,7 +265,7 @@ int threads_of_rank(const Job& job) {
   return std::max(1, std::min(own, all / job.ranks_here()));
 }
 
-// What is done with the model once it is trained.
+// Writes what was asked for of the trained model.
 void write_results(Beginning& run, const Options& options, const Setup& setup, Trainer& trainer,
                    Failures& failures) {
   EngineGroup& engine = trainer.engine();
@@ -324,7 +320,7 @@ int train(const Options& given, Job& job) {
   set_parallel_threads(options.threads);
   watch_interrupts();
   Beginning run;
-  const OnAbandon undo([&] { run.outputs.reset(); });  // which nothing that is told as under way uses
+  const OnAbandon undo([&] { run.outputs.reset(); });  // no work that is shown as under way uses them
   begin(run, options, job);
 
   Setup setup;

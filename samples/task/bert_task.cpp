@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "samples/data/text_data.h"
-#include "samples/options/vocabulary.h"
 #include "samples/task/forward_pass.h"
+#include "samples/task/task.h"
 #include "stowage/checkpoint.h"
 #include "stowage/error.h"
 #include "tools/console/text.h"
@@ -100,11 +100,9 @@ void BertTask::open_pairs(const std::string& flag, std::string_view text, std::i
     Underway work("tokenising", flag.empty() ? "what is held out of --data" : flag);
     pairs.documents.emplace(text, *tokenizer_, [&](double share) { work.progress(share); });
   }
-  try {
+  with_prefix(flag.empty() ? "" : flag + ": ", [&] {
     pairs.source.emplace(*pairs.documents, ids_, batch, options_.model.sequence, options_.seed);
-  } catch (const InvalidInput& error) {
-    throw InvalidInput(flag.empty() ? error.what() : fmt::format("{}: {}", flag, error.what()));
-  }
+  });
 }
 
 std::vector<std::span<const std::int32_t>> BertTask::inputs(std::uint64_t step) {

@@ -22,7 +22,7 @@ std::vector<TensorId> joined(std::vector<TensorId> first, const std::vector<Tens
   return first;
 }
 
-// Of one row: -log of the target's probability.
+// Returns -log of the target's probability in one row.
 double surprise_of(std::span<const float> logits, std::size_t target) {
   const double largest = *std::max_element(logits.begin(), logits.end());
   double sum = 0;

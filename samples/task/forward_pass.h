@@ -19,10 +19,10 @@ struct SubGraph {
 };
 SubGraph up_to(const Graph& graph, const std::vector<TensorId>& outputs);
 
-// The same sizes for `batch` samples at once, with the logits as a tensor, and without dropout.
+// Returns the sizes for `batch` samples at once, with the logits as a tensor and without dropout.
 GptConfig without_dropout(GptConfig sizes, std::int64_t batch);
 
-// So many samples at once that their logits are a quarter of a gibibyte at most; at least one.
+// Returns the number of samples at once whose logits are a quarter of a gibibyte at most; at least one.
 std::int64_t samples_at_once(const GptConfig& sizes, std::uint64_t samples);
 
 // Runs a forward graph on the CPU, op by op. A parameter is read when an op needs it first and forgotten
@@ -33,7 +33,7 @@ class ForwardPass {
   // `inputs` and `outputs` are tensors of `graph`, which may go on behind them.
   ForwardPass(const Graph& graph, const std::vector<TensorId>& inputs, const std::vector<TensorId>& outputs);
 
-  // Values of the inputs, in their order. Returns those of the outputs.
+  // Takes the values of the inputs, in their order. Returns the values of the outputs.
   std::vector<std::vector<std::byte>> run(const std::vector<std::span<const std::int32_t>>& inputs,
                                           const ReadParameter& read) const;
 
@@ -58,7 +58,7 @@ struct Score {
 // `logits` [targets.size(), columns], of which the first `vocabulary` count.
 Score score(std::span<const float> logits, std::int64_t vocabulary, std::span<const std::int32_t> targets);
 
-// The bytes of f32 values as such.
+// Returns bytes as the f32 values that they are.
 std::span<const float> floats_of(const std::vector<std::byte>& bytes);
 
 }  // namespace stowage::samples

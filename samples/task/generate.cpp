@@ -14,7 +14,7 @@
 namespace stowage::samples {
 namespace {
 
-// One sample through the model, again and again.
+// Runs one sample through the model, again and again.
 class Forward {
  public:
   Forward(const GptConfig& config, const ReadParameter& read, std::uint64_t seed)
@@ -72,7 +72,7 @@ bool has_text(const Tokenizer& tokenizer, std::int32_t id) {
   }
 }
 
-// What the last of `tokens` adds to the text of those before it.
+// Returns what the last of `tokens` adds to the text of the tokens before it.
 std::string text_of_last(const Tokenizer& tokenizer, std::span<const std::int32_t> tokens,
                          const std::vector<bool>& usable) {
   const std::span<const std::int32_t> pair = tokens.last(std::min<std::size_t>(tokens.size(), 2));
@@ -87,7 +87,7 @@ std::string hexadecimal(std::string_view bytes) {
   return text;
 }
 
-// How many bytes the character has that begins with this one; 0: none does.
+// Returns how many bytes a character has that begins with this byte; 0 if no character does.
 std::size_t length_of_character(unsigned char first) {
   if (first < 0x80) return 1;
   if (first >= 0xc2 && first < 0xe0) return 2;
@@ -95,7 +95,7 @@ std::size_t length_of_character(unsigned char first) {
   return first >= 0xf0 && first < 0xf5 ? 4 : 0;
 }
 
-// Whether all of the bytes, which are one character's, make one that a terminal may see.
+// Returns whether the bytes, which are one character's, make a character that a terminal may see.
 bool is_shown(std::string_view bytes) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(bytes[i]); };
   const unsigned char first = byte(0);

@@ -20,8 +20,8 @@ struct GenerateOptions {
   std::uint64_t seed = 1;
 };
 
-// A prompt where there is none: the end of a text before, or else what the vocabulary has of a line's end,
-// [CLS] and a dot.
+// Returns a prompt for an empty one: the end of a text before, or else the first that the vocabulary has of a
+// line's end, [CLS] and a dot.
 std::string beginning_of_text(const Tokenizer& tokenizer);
 
 // Hands the text of each new token to `emit`. On the CPU, one sample of `config`'s sequence length at a time;
@@ -30,13 +30,13 @@ std::string beginning_of_text(const Tokenizer& tokenizer);
 void generate(const GptConfig& config, const Tokenizer& tokenizer, const ReadParameter& read,
               const GenerateOptions& options, const EmitText& emit);
 
-// The token that a draw picks: the first whose cumulative probability, softmax(logits / temperature),
-// exceeds `uniform` in [0, 1); at temperature 0 the first of the likeliest ones. Those that are not usable
-// have no probability; at least one must be.
+// Returns the token that a draw picks: the first whose cumulative probability, softmax(logits / temperature),
+// exceeds `uniform` in [0, 1); at temperature 0 the first of the likeliest ones. Tokens that are not usable
+// have no probability; at least one must be usable.
 std::int32_t pick(std::span<const float> logits, const std::vector<bool>& usable, double temperature,
                   double uniform);
 
-// The ids below `vocabulary` that have a text.
+// Returns which ids below `vocabulary` have a text.
 std::vector<bool> usable_tokens(const Tokenizer& tokenizer, std::int64_t vocabulary);
 
 // Bytes for a terminal: well-formed UTF-8 without control characters, line ends and tabs as they are, all

@@ -6,9 +6,9 @@
 #include <cmath>
 
 #include "samples/data/documents.h"
-#include "samples/options/vocabulary.h"
 #include "samples/task/forward_pass.h"
 #include "samples/task/generate.h"
+#include "samples/task/task.h"
 #include "stowage/checkpoint.h"
 #include "stowage/error.h"
 #include "tools/console/text.h"
@@ -52,7 +52,7 @@ TokenSampling GptTask::sampling(bool shuffled) const {
 void GptTask::take_text(const std::string& flag, std::string_view bytes, Text& text) const {
   const GptConfig& model = options_.model;
   text.bytes = bytes;
-  try {
+  with_prefix(flag.empty() ? "" : flag + ": ", [&] {
     if (by_bytes()) {
       text.source = std::make_unique<BatchSource>(bytes, model.batch, model.sequence, options_.seed);
       return;
@@ -60,9 +60,7 @@ void GptTask::take_text(const std::string& flag, std::string_view bytes, Text& t
     text.tokens = encode_data(*tokenizer_, bytes, flag.empty() ? "what is held out of --data" : flag);
     text.source = std::make_unique<BatchSource>(std::span<const std::int32_t>(text.tokens), model.batch,
                                                 model.sequence, options_.seed);
-  } catch (const InvalidInput& error) {
-    throw InvalidInput(flag.empty() ? error.what() : fmt::format("{}: {}", flag, error.what()));
-  }
+  });
 }
 
 void GptTask::open_training() {

@@ -1,4 +1,4 @@
-// Task: what a program trains: its model, what goes into each step, and what is told of both. All else of a
+// Task: what a program trains: its model, the inputs of each step, and the description of both. The rest of a
 // run is the same for every program.
 #pragma once
 
@@ -17,6 +17,7 @@
 #include "stowage/graph_builder.h"
 #include "stowage/model_files.h"
 #include "stowage/models.h"
+#include "stowage/tokenizer.h"
 
 namespace stowage::samples {
 
@@ -35,14 +36,14 @@ struct BuiltModel {
 // Builds a task's model with these sizes.
 using BuildModel = std::function<BuiltModel(GraphBuilder&, const GptConfig& sizes)>;
 
-// What the loss is held against.
+// A figure that the loss is held against.
 struct Yardstick {
   std::string name;  // "byte-bigram entropy"
   double nats = 0;
   std::string below, above;  // what it means where the loss is below, and where it is not
 };
 
-// What people are told of the data.
+// A description of the data for people.
 struct DataDescription {
   std::string text;            // "kjv.txt: 4,404,412 bytes, …"
   std::string unit = "bytes";  // that sequences are counted in
@@ -50,7 +51,7 @@ struct DataDescription {
   std::string loss_of;  // what the loss is the sum of, where it has parts
 };
 
-// What was measured of data that is not trained on.
+// Measurements on data that is not trained on.
 struct Evaluation {
   std::string text;                                    // for people, one line
   std::vector<std::pair<std::string, double>> values;  // for the log
@@ -59,7 +60,7 @@ struct Evaluation {
 
 // A parameter's value by its name, in f32.
 using ReadParameter = std::function<std::vector<std::byte>(const std::string& name)>;
-// Takes a piece of text, and answers whether to go on.
+// Takes a piece of text; returns whether to go on.
 using EmitText = std::function<bool(std::string_view)>;
 
 class Task {
@@ -71,27 +72,29 @@ class Task {
 
   virtual BuiltModel build(GraphBuilder& builder, const GptConfig& sizes) const = 0;
 
-  // Before any inputs: of each batch this part alone is needed from here on, as others read the rest. All
-  // of it may still be given.
+  // Call it before any inputs: from here on only this part of each batch is needed, as others read the rest.
+  // The task may still give the whole batch.
   virtual void take_share(BatchShare /*share*/) {}
-  // What goes into the model at a step, which depends on nothing that happened before. Valid until the next
-  // call. It is of the whole batch; samples beyond this task's share may be of any tokens that there are.
+  // Returns the model's inputs at a step, which depend on nothing that happened before. They are valid
+  // until the next call, and of the whole batch; samples beyond this task's share may be of any tokens that
+  // there are.
   virtual std::vector<std::span<const std::int32_t>> inputs(std::uint64_t step) = 0;
 
-  // As many as hold the data once: an epoch.
+  // Returns the samples of an epoch, which hold the data once.
   virtual std::uint64_t samples() const = 0;
 
   virtual DataDescription data() const = 0;
-  // What a resumed run must have in common beside the options: kind of model, data, tokens.
+  // Returns what a resumed run must have in common beside the options: kind of model, data, tokens.
   virtual std::map<std::string, std::string> configuration() const = 0;
-  // Where in the data that step stands.
+  // Returns the place of a step in the data.
   virtual std::map<std::string, std::int64_t> position(std::uint64_t step) const = 0;
 
-  // For config.json, and files that belong beside it (name to contents).
+  // Return the contents of config.json, and the files that belong beside it (name to contents).
   virtual ModelDescription description() const = 0;
   virtual std::map<std::string, std::string> files() const { return {}; }
 
-  // Without dropout, on the CPU; the same for the same parameters. Call it only with --evaluate-every.
+  // Evaluates on the CPU, without dropout; the same for the same parameters. Call it only
+  // with --evaluate-every.
   virtual Evaluation evaluate(const ReadParameter& read) = 0;
   // The names of its values, in their order.
   virtual std::vector<std::string> measures() const = 0;
@@ -103,5 +106,15 @@ class Task {
 // Reads the data and the vocabulary that `options` name, and sets the model's vocabulary in them; they must
 // outlive the task. Throws InvalidInput that names the flag and the file.
 std::unique_ptr<Task> make_task(Options& options);
+
+// Returns the tokenizer of --tokenizer, or that of bytes. Throws InvalidInput naming the flag and the file.
+std::unique_ptr<Tokenizer> tokenizer_of(const Options& options);
+
+// Returns a fingerprint of all tokens by id, for a configuration.
+std::string fingerprint(const Tokenizer& tokenizer);
+
+// Sets the model's vocabulary, padded to a multiple of 64: that of --init, which may have more ids than
+// `tokens`, or these. `needs` says whose ids they are. Throws InvalidInput if the model of --init has fewer.
+void set_vocabulary(Options& options, std::int64_t tokens, const std::string& needs);
 
 }  // namespace stowage::samples

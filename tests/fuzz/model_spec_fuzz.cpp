@@ -1,10 +1,10 @@
 // Words of the command line: models, sizes, sweeps, links. One word per line, in the order of `words_of`.
 #include "tools/choices/model_spec.h"
 
-#include "samples/options/limits.h"
 #include "samples/options/options.h"
 #include "tests/fuzz/target.h"
 #include "tools/cli/plan_sweep.h"
+#include "tools/console/text.h"
 
 namespace stowage::fuzz {
 namespace {
@@ -80,7 +80,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto sweep = fuzz::parsed_or_refused([&] { return parse_sweep(words.sweep); });
   if (sweep && sweep->over == Sweep::Over::memory) sweep_budgets(1000, Bytes{1} << 62, sweep->budgets);
   fuzz::parsed_or_refused([&] { return parse_bytes(words.bytes); });
-  const auto link = fuzz::parsed_or_refused([&] { return samples::parse_link(words.link); });
+  const auto link = fuzz::parsed_or_refused([&] { return parse_link(words.link); });
   if (link && !(link->bytes_per_second > 0)) fuzz::broken("a link without a rate: " + words.link);
   fuzz::parse_training(lines);
   return 0;

@@ -43,10 +43,15 @@ ORDER = [
     "tests",
 ]
 
+PLANNER_BASE = ["include/stowage", "src/base", "src/graph", "src/placement", "offload/recompute"]
+# The planner's rooms, bottom to top: each may include those before it.
+PLANNER_ROOMS = [f"offload/plan/{room}" for room in ("problem", "schedule", "decisions", "bound", "search")]
+
 # Folders that may include less than their place in the order says (and their own files).
 NARROWER = {
-    "offload/plan": ["include/stowage", "src/base", "src/graph", "src/placement", "offload/recompute",
-                     "offload/plan/validate"],
+    "offload/plan": [*PLANNER_BASE, *PLANNER_ROOMS, "offload/plan/policies", "offload/plan/validate"],
+    **{room: [*PLANNER_BASE, *PLANNER_ROOMS[:i]] for i, room in enumerate(PLANNER_ROOMS)},
+    "offload/plan/policies": [*PLANNER_BASE, "offload/plan/problem", "offload/plan/schedule"],
     "offload/plan/validate": ["include/stowage", "src/base", "src/graph"],
     "src/tokens": ["include/stowage", "src/base", "src/graph"],
     "tools/console": ["include/stowage", "src/base"],
@@ -105,7 +110,7 @@ RESTRICTED = [
     Restricted(r"benchmark/", ["bench/"], "Google Benchmark belongs to bench"),
     Restricted(r"(mutex|shared_mutex|condition_variable)$", ["src/base/mutex.h", "tests/"],
                "locks are those of src/base/mutex.h, which clang checks"),
-    Restricted(r"CLI/", ["samples/options/", "tools/cli/", "bench/", "tests/offload/oracle/oracle_bench.cpp"], "only programs read a command line"),
+    Restricted(r"CLI/", ["samples/options/", "tools/choices/plan_choice.cpp", "tools/cli/", "tests/tools/cli/", "bench/", "tests/offload/oracle/oracle_bench.cpp"], "only programs read a command line"),
 ]
 
 # What a pure function from plain data to plain data has no use for.

@@ -17,7 +17,7 @@ FILES = {
     "kernels/cuda/gelu.cuh",
     "allocator/arena.h",
     "offload/recompute/tracker.h",
-    "offload/plan/lifetimes.h",
+    "offload/plan/schedule/lifetimes.h",
     "offload/plan/validate/unroll.h",
     "offload/engine/executor.h",
     "tools/console/text.h",
@@ -48,16 +48,16 @@ class Scanner(unittest.TestCase):
 
     def test_allows_what_stands_above(self):
         self.assert_allowed("src/base/parallel_for_tbb.cpp", '"src/base/parallel_for.h"', "<tbb/parallel_for.h>")
-        self.assert_allowed("offload/engine/engine.cpp", '"offload/plan/lifetimes.h"', '"allocator/arena.h"',
+        self.assert_allowed("offload/engine/engine.cpp", '"offload/plan/schedule/lifetimes.h"', '"allocator/arena.h"',
                             '"stowage/engine.h"', "<thread>")
-        self.assert_allowed("offload/plan/schedule.cpp", '"offload/plan/lifetimes.h"', '"src/placement/greedy.h"',
+        self.assert_allowed("offload/plan/schedule/schedule.cpp", '"offload/plan/schedule/lifetimes.h"', '"src/placement/greedy.h"',
                             '"offload/recompute/tracker.h"', '"stowage/plan.h"')
         self.assert_allowed("offload/plan/validate/validate.cpp", '"offload/plan/validate/unroll.h"',
                             '"stowage/plan.h"', '"src/graph/graph_json.h"')
         self.assert_allowed("src/device/topology.cpp", "<hwloc.h>")
         self.assert_allowed("kernels/cuda/gelu.cu", '"kernels/cuda/gelu.cuh"', '"kernels/scalar.h"',
                             "<cuda_runtime.h>")
-        self.assert_allowed("tests/offload/plan/lifetimes_test.cpp", '"offload/plan/lifetimes.h"',
+        self.assert_allowed("tests/offload/plan/schedule/lifetimes_test.cpp", '"offload/plan/schedule/lifetimes.h"',
                             '"tests/support/graphs.h"', "<gtest/gtest.h>", "<thread>")
         self.assert_allowed("tests/samples/options/options_test.cpp", '"samples/options/options.h"')
         self.assert_allowed("tools/cli/plan_answer.cpp", '"tools/choices/model_spec.h"', '"offload/engine/executor.h"')
@@ -85,15 +85,15 @@ class Scanner(unittest.TestCase):
         self.assert_breach("examples/consumer/main.cpp", '"src/base/parallel_for.h"')
 
     def test_keeps_the_planner_pure(self):
-        self.assert_breach("offload/plan/schedule.cpp", '"src/device/simulated/lane.h"')
-        self.assert_breach("offload/plan/schedule.cpp", '"allocator/arena.h"')
-        self.assert_breach("offload/plan/schedule.cpp", '"kernels/scalar.h"')
-        self.assert_breach("offload/plan/schedule.cpp", "<chrono>")
-        self.assert_breach("offload/plan/schedule.cpp", "<thread>")
+        self.assert_breach("offload/plan/schedule/schedule.cpp", '"src/device/simulated/lane.h"')
+        self.assert_breach("offload/plan/schedule/schedule.cpp", '"allocator/arena.h"')
+        self.assert_breach("offload/plan/schedule/schedule.cpp", '"kernels/scalar.h"')
+        self.assert_breach("offload/plan/schedule/schedule.cpp", "<chrono>")
+        self.assert_breach("offload/plan/schedule/schedule.cpp", "<thread>")
         self.assert_breach("offload/recompute/tracker.cpp", '"stowage/engine.h"')
 
     def test_keeps_the_validator_apart(self):
-        self.assert_breach("offload/plan/validate/validate.cpp", '"offload/plan/lifetimes.h"')
+        self.assert_breach("offload/plan/validate/validate.cpp", '"offload/plan/schedule/lifetimes.h"')
         self.assert_breach("offload/plan/validate/validate.cpp", '"src/placement/greedy.h"')
         self.assert_breach("offload/plan/validate/validate.cpp", '"offload/recompute/tracker.h"')
 
@@ -111,7 +111,7 @@ class Scanner(unittest.TestCase):
 
     def test_refuses_a_path_that_is_not_from_the_root(self):
         self.assert_breach("src/base/parallel_for_tbb.cpp", '"parallel_for.h"')
-        self.assert_breach("offload/plan/schedule.cpp", '"../recompute/tracker.h"')
+        self.assert_breach("offload/plan/schedule/schedule.cpp", '"../recompute/tracker.h"')
 
     def test_reads_links(self):
         text = ("stowage_library(stowage_plan\n  SOURCES make_plan.cpp\n"

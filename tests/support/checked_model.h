@@ -5,7 +5,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include "tools/replay/allocator_model.h"
+#include "tools/replay/replay.h"
 
 namespace stowage::test {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "allocator/replay/server.h"
-#include "tools/replay/allocator_model.h"
+#include "tools/replay/replay.h"
 
 namespace stowage::test {
 

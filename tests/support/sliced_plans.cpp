@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "offload/plan/candidate.h"
-#include "offload/plan/extreme_choices.h"
+#include "offload/plan/decisions/extreme_choices.h"
+#include "offload/plan/schedule/candidate.h"
 #include "stowage/models.h"
 
 namespace stowage::testing {

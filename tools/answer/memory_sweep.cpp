@@ -25,7 +25,7 @@ std::vector<Bytes> sweep_budgets(Bytes minimum, Bytes need, std::size_t count) {
 std::vector<SweepRow> sweep_memory(PlanQuestion question, std::size_t count, const Progress& progress) {
   Planner planner(question.graph, question.rates, question.options);
   const Bytes minimum = planner.minimum_bytes();
-  // What is emulated may hold more than the step needs.
+  // An emulated policy may hold more than the step needs.
   const Bytes need = std::max(minimum, planner.need_bytes());
   const std::vector<Bytes> budgets = sweep_budgets(minimum, need, count);
   std::vector<SweepRow> rows;
@@ -37,13 +37,13 @@ std::vector<SweepRow> sweep_memory(PlanQuestion question, std::size_t count, con
   return rows;
 }
 
-std::string report_page(const PlanQuestion& question, const Plan& plan, const std::string& name,
-                        std::size_t points, const Progress& progress) {
+std::string report_page(const PlanQuestion& question, const Plan& plan, const Progress& progress) {
+  constexpr std::size_t points = 8;  // of the curve
   ReportOptions options;
-  options.name = name;
+  options.name = question.model ? describe(*question.model) : question.source;
   options.machine_name = question.machine;
   options.budget = question.budget_of_each();
-  if (points > 0)
+  if (question.options.policy == Policy::automatic)
     for (const SweepRow& row : sweep_memory(question, points, progress))
       options.curve.push_back({row.answer.budget.device, row.answer.step_seconds,
                                row.answer.lower_bound_seconds, row.answer.feasible});

@@ -1,4 +1,4 @@
-// One question at many device budgets, one row each.
+// A question at many device budgets, a row for each.
 #pragma once
 
 #include <functional>
@@ -22,13 +22,11 @@ using Progress = std::function<void(const std::string&)>;
 // whole bytes; equal ones once.
 std::vector<Bytes> sweep_budgets(Bytes minimum, Bytes need, std::size_t count);
 
-// One row per budget of sweep_budgets. The question's own device budget is not looked at.
+// Returns a row per budget of sweep_budgets. Ignores the question's own device budget.
 std::vector<SweepRow> sweep_memory(PlanQuestion question, std::size_t count, const Progress& progress);
 
-inline constexpr std::size_t report_points = 8;  // of a page's curve
-// The page of `plan`, which answers `question`, beside what `points` other device budgets would give (0:
-// none).
-std::string report_page(const PlanQuestion& question, const Plan& plan, const std::string& name,
-                        std::size_t points, const Progress& progress);
+// Returns the page of `plan`, which answers `question`. With the policy `automatic` its curve shows what some
+// other device budgets would give.
+std::string report_page(const PlanQuestion& question, const Plan& plan, const Progress& progress);
 
 }  // namespace stowage

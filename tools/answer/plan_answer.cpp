@@ -3,7 +3,6 @@
 #include <string_view>
 
 #include "stowage/error.h"
-#include "tools/console/text.h"
 
 namespace stowage {
 namespace {
@@ -84,33 +83,17 @@ void add_question(Lines& lines, const PlanQuestion& question, const PlanAnswer& 
 }
 
 void add_budget(Lines& lines, const PlanAnswer& answer) {
-  const Bytes device = answer.budget.device;
-  lines.add("need", "{} with everything on the device and nothing recomputed", exact(answer.need));
-  lines.add("minimum", "{}, {} of the need", exact(answer.minimum), share(answer.minimum, answer.need));
-  lines.add("budget", "{}{}", exact(device),
-            device == unlimited ? "" : fmt::format(", {} of the need", share(device, answer.need)));
-  if (answer.overhead > 0)
-    lines.add("  in each", "{} for context and libraries{}, which no plan can use", exact(answer.overhead),
-              answer.overhead_for_peers == 0
-                  ? ""
-                  : fmt::format(", {} of it to reach the others", format_bytes(answer.overhead_for_peers)));
+  add_need(lines,
+           {answer.need, answer.minimum, answer.budget.device, answer.overhead, answer.overhead_for_peers});
   if (answer.budget.host != unlimited)
     lines.add("host budget", "{}{}", exact(answer.budget.host), host_budget_source(answer));
 }
 
 void add_memory(Lines& lines, const PlanAnswer& answer) {
-  const PlanTally& where = answer.where;
   lines.add("peak", "{}, {} of the need", exact(answer.peak), share(answer.peak, answer.need));
   lines.add("host", "{}, of it {} pinned", exact(answer.host), format_bytes(answer.pinned));
   lines.add("  on host", "{}", host_text(answer.on_host, answer.parameters));
-  lines.add("  parameters", "{} buckets resident, {} held, {} streamed; {} per bucket", text(where.resident),
-            text(where.held), text(where.streamed),
-            answer.bucket == 0 ? "one tensor" : "about " + format_bytes(answer.bucket));
-  lines.add("  optimizer", "{} buckets on the host, {} on the device", text(where.optimizer_host),
-            text(where.optimizer_device));
-  lines.add("  activations", "{} kept, {} recomputed, {} offloaded", text(where.kept), text(where.recomputed),
-            text(where.offloaded));
-  lines.add("  updates", "{}", updates_text(where));
+  add_tally(lines, answer.where, answer.bucket);
   lines.add("traffic", "{} in, {} out{} per step", format_bytes(answer.h2d), format_bytes(answer.d2h),
             answer.devices == 1 ? ""
                                 : fmt::format(", {} from the others{}", format_bytes(answer.peers),
@@ -124,8 +107,7 @@ void add_time(Lines& lines, const PlanAnswer& answer) {
   lines.add("step", "{} predicted, {}stall {:.1f}%", format_seconds(answer.step_seconds), tokens,
             100 * answer.stall_seconds / answer.step_seconds);
   if (answer.where.speculated.count > 0)
-    lines.add("  clipped", "{} where every other step is clipped, {} where each is",
-              format_seconds(answer.half_clipped_seconds), format_seconds(answer.clipped_seconds));
+    add_clipped(lines, answer.half_clipped_seconds, answer.clipped_seconds);
   lines.add("lower bound", "{} for any plan in this budget, bound by {}; the gap is {:.1f}%",
             format_seconds(answer.lower_bound_seconds), answer.bound_by, 100 * answer.gap());
   if (!answer.is_complete) lines.add("search", "limited: a longer one might find a faster plan");
@@ -224,6 +206,34 @@ std::string refusal(const PlanAnswer& answer) {
                                            "--host-memory where there is more)",
                                            exact(answer.budget.host), answer.machine_file)
                              : "");
+}
+
+void add_need(Lines& lines, const NeedLines& need) {
+  lines.add("need", "{} with everything on the device and nothing recomputed", exact(need.need));
+  lines.add("minimum", "{}, {} of the need", exact(need.minimum), share(need.minimum, need.need));
+  lines.add("budget", "{}{}", exact(need.budget),
+            need.budget == unlimited ? "" : fmt::format(", {} of the need", share(need.budget, need.need)));
+  if (need.overhead > 0)
+    lines.add("  in each", "{} for context and libraries{}, which no plan can use", exact(need.overhead),
+              need.overhead_for_peers == 0
+                  ? ""
+                  : fmt::format(", {} of it to reach the others", format_bytes(need.overhead_for_peers)));
+}
+
+void add_tally(Lines& lines, const PlanTally& where, Bytes bucket) {
+  lines.add("  parameters", "{} buckets resident, {} held, {} streamed; {} per bucket", text(where.resident),
+            text(where.held), text(where.streamed),
+            bucket == 0 ? "one tensor" : "about " + format_bytes(bucket));
+  lines.add("  optimizer", "{} buckets on the host, {} on the device", text(where.optimizer_host),
+            text(where.optimizer_device));
+  lines.add("  activations", "{} kept, {} recomputed, {} offloaded", text(where.kept), text(where.recomputed),
+            text(where.offloaded));
+  lines.add("  updates", "{}", updates_text(where));
+}
+
+void add_clipped(Lines& lines, double half_clipped_seconds, double clipped_seconds) {
+  lines.add("  clipped", "{} where every other step is clipped, {} where each is",
+            format_seconds(half_clipped_seconds), format_seconds(clipped_seconds));
 }
 
 std::string host_budget_source(const PlanAnswer& answer) {

@@ -1,4 +1,4 @@
-// What `stowage plan` answers for one step under one budget: the numbers, for people and as JSON.
+// The answer of `stowage plan` for one step under one budget: the numbers, for people and as JSON.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -9,6 +9,7 @@
 #include "stowage/machine_file.h"
 #include "stowage/planner.h"
 #include "tools/answer/model_spec.h"
+#include "tools/console/text.h"
 #include "tools/report/tally.h"
 
 namespace stowage {
@@ -19,16 +20,16 @@ struct PlanQuestion {
   std::optional<ModelSpec> model;  // that the graph was built from
   std::string machine;             // for people; empty: the planner's default
   Machine rates;
-  // Whose samples give the ops their times, and which the caller keeps; null: the rates alone do.
+  // The file whose samples give the ops their times. The caller keeps it alive; null: the rates alone do.
   const MachineFile* measured = nullptr;
   Budget budget;                   // device: of each; host: of all devices together
   bool host_from_machine = false;  // the latter is host_budget_for(*measured, devices())
   std::string machine_file;        // as --machine names it
   PlanOptions options;
 
-  // That train the model together. The graph is that of the first of them.
+  // Returns the number of devices that train the model together. The graph is that of the first.
   std::int64_t devices() const { return model ? model->devices : 1; }
-  // The budget of one of them, which has an equal part of the host's.
+  // Returns the budget of each device, which has an equal part of the host's.
   Budget budget_of_each() const;
 
   // Sets the budgets of `devices` devices: those given, else what `measured` has, else none.
@@ -37,12 +38,12 @@ struct PlanQuestion {
   // Sets the graph, whose ops take their times from `measured` and `rates`.
   void take(Graph step);
 
-  // Of one step: the model's, or those of an input called "tokens"; 0: not known.
+  // Returns the tokens of one step: the model's, or those of an input called "tokens"; 0: not known.
   std::uint64_t tokens() const;
 };
 
-// Bytes are bytes of a device budget, as in Answer, unless the name says otherwise. Of several devices host
-// bytes are those of all together, and all else but the batch those of each.
+// Bytes count against a device budget, as in Answer, unless the name says otherwise. With several devices,
+// host bytes are those of all together; everything else, except the batch, is that of each device.
 struct PlanAnswer {
   bool feasible = false;
   Policy policy = Policy::automatic;
@@ -60,7 +61,7 @@ struct PlanAnswer {
   std::uint32_t gradient_groups = 1;
   std::int64_t devices = 1;
 
-  // Where it does not fit: which memory, what of it would do, and the op that needs it.
+  // If it does not fit: the memory that is too small, the bytes that would do, and the op that needs them.
   bool lacks_host = false;
   Bytes smallest = 0;
   bool smallest_is_at_most = false;  // as Infeasible::at_most
@@ -98,21 +99,31 @@ struct PlanAnswer {
 // Plans and validates. `plan` receives the plan where there is one. Throws InvalidInput for a graph whose
 // plan the validator rejects.
 PlanAnswer answer(const PlanQuestion& question, Plan* plan = nullptr);
-// The same by a planner of the question's graph, rates and options, which may be asked with many budgets.
+// Asks a planner of the question's graph, rates and options, which may serve many budgets.
 PlanAnswer answer(const PlanQuestion& question, Planner& planner, Plan* plan = nullptr);
 
-// What follows a host budget: where it is from, if the machine's file says it.
+// The lines that an answer and the trainers' table share.
+struct NeedLines {
+  Bytes need = 0, minimum = 0, budget = 0;
+  Bytes overhead = 0, overhead_for_peers = 0;  // `overhead_for_peers` is a part of `overhead`
+};
+void add_need(Lines& lines, const NeedLines& need);
+// Adds lines on where the plan keeps what. `bucket`: Plan::bucket_bytes.
+void add_tally(Lines& lines, const PlanTally& where, Bytes bucket);
+void add_clipped(Lines& lines, double half_clipped_seconds, double clipped_seconds);
+
+// Returns the words behind a host budget: where it is from, if the machine's file says it.
 std::string host_budget_source(const PlanAnswer& answer);
 
-// One screen of lines.
+// Returns one screen of lines.
 std::string describe(const PlanQuestion& question, const PlanAnswer& answer);
 
-// One object. Where it does not fit, what makes no sense is null.
+// Returns one object. Values that make no sense for a step that does not fit are null.
 nlohmann::ordered_json to_json(const PlanAnswer& answer);
-// The same with the model and the machine that were asked for.
+// Adds the model and the machine that were asked for.
 nlohmann::ordered_json to_json(const PlanQuestion& question, const PlanAnswer& answer);
 
-// What would do, and why: "h.0.mlp needs 1.00 MiB (1048576 bytes) of device memory; the smallest …".
+// Says what would do, and why: "h.0.mlp needs 1.00 MiB (1048576 bytes) of device memory; the smallest …".
 std::string refusal(const PlanAnswer& answer);
 
 }  // namespace stowage

@@ -12,7 +12,6 @@
 #include "src/base/mutex.h"
 #include "stowage/error.h"
 #include "tools/c_plan/plan_question.h"
-#include "tools/c_plan/shipped_machines.h"
 
 namespace {
 
@@ -62,7 +61,7 @@ class Call {
   std::stop_source source_;
 };
 
-// One block: the text's head, its name and its data, which end with a 0.
+// Allocates one block for the text's head, its name and its data. Name and data each end with a 0.
 stowage_text* text_from(const NamedText& from) {
   void* const block = std::malloc(sizeof(stowage_text) + from.name.size() + 1 + from.text.size() + 1);
   if (block == nullptr) throw std::bad_alloc();

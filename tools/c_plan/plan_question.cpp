@@ -14,7 +14,6 @@
 #include "stowage/error.h"
 #include "stowage/trace.h"
 #include "tools/answer/memory_sweep.h"
-#include "tools/c_plan/shipped_machines.h"
 
 namespace stowage {
 namespace {
@@ -106,8 +105,7 @@ std::string text_of(const std::string& name, const PlanQuestion& asked, const Pl
   if (name == "answer") return to_json(asked, answer).dump(1) + '\n';
   if (name == "text") return describe(asked, answer);
   if (name == "plan") return to_json(plan);
-  const std::size_t points = asked.options.policy == Policy::automatic ? report_points : 0;
-  return report_page(asked, plan, asked.source, points, [](const std::string&) {});
+  return report_page(asked, plan, [](const std::string&) {});
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "tools/calibrate/calibrate.h"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -7,20 +8,17 @@
 #include <chrono>
 #include <ctime>
 #include <fstream>
+#include <functional>
 
 #include "src/device/host_limits.h"
 #include "src/device/topology.h"
+#include "stowage/cuda_device.h"
 #include "stowage/error.h"
 
 namespace stowage {
 namespace {
 
-std::string host_name() {
-  std::array<char, 256> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
-}
-
-// "model name : …" of the first CPU, where the system tells.
+// Returns "model name : …" of the first CPU, if the system tells it.
 std::string processor_name() {
   std::ifstream file("/proc/cpuinfo");
   for (std::string line; std::getline(file, line);) {
@@ -30,8 +28,8 @@ std::string processor_name() {
   return "";
 }
 
-// Of all nodes, no more than the process's control groups allow; 0 where the system does not tell, or where
-// there may come to be more.
+// Returns the memory of all nodes, at most what the process's control groups allow; 0 if the system does not
+// tell, or if there may be more later.
 Bytes host_memory() {
   try {
     const Bytes seen = read_topology().memory();
@@ -76,7 +74,99 @@ void load_attention(const OpProbeContext& context, DataType type) {
 // Hosts of cards have caches of some hundred MiB: four times as many bytes.
 constexpr std::int64_t beyond_caches = std::int64_t{64} << 20U;
 
+constexpr double least_share = 0.5;  // of a smaller one's rate
+
+struct Measured {
+  std::string what;  // "16.00 MiB", for the sentence
+  double rate = 0;   // per second
+};
+
+// Returns whether the second of two is as large in every way.
+using IsLarger = std::function<bool(std::size_t, std::size_t)>;
+
+void add_worst(const std::string& curve, const std::vector<Measured>& all, double unit, const char* unit_name,
+               const IsLarger& is_larger, std::vector<std::string>& found) {
+  const Measured* fast = nullptr;
+  const Measured* slow = nullptr;
+  double least = least_share;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    for (std::size_t k = 0; k < all.size(); ++k) {
+      if (!is_larger(i, k) || all[k].rate >= least * all[i].rate) continue;
+      least = all[k].rate / all[i].rate;
+      fast = &all[i];
+      slow = &all[k];
+    }
+  }
+  if (fast == nullptr) return;
+  found.push_back(fmt::format("{}: {} at {:.1f} {}, but {} at {:.1f}", curve, fast->what, fast->rate / unit,
+                              unit_name, slow->what, slow->rate / unit));
+}
+
+void add_copies(const std::string& curve, const std::vector<CopySample>& samples,
+                std::vector<std::string>& found) {
+  std::vector<Measured> all;
+  for (const CopySample& sample : samples)
+    all.push_back({format_bytes(sample.bytes), static_cast<double>(sample.bytes) / sample.seconds});
+  add_worst(
+      curve, all, 1e9, "GB/s",
+      [&](std::size_t small, std::size_t large) { return samples[small].bytes < samples[large].bytes; },
+      found);
+}
+
+void add_products(const MatrixRate& rate, std::vector<std::string>& found) {
+  std::vector<Measured> all;
+  for (const MatrixSample& sample : rate.samples) {
+    all.push_back({fmt::format("{} x {} x {}", sample.rows, sample.inner, sample.columns),
+                   flops_of(sample) / sample.seconds});
+  }
+  add_worst(
+      fmt::format("{} products", to_string(rate.type)), all, 1e9, "GFLOP/s",
+      [&](std::size_t small, std::size_t large) {
+        const MatrixSample &a = rate.samples[small], &b = rate.samples[large];
+        return a.rows <= b.rows && a.inner <= b.inner && a.columns <= b.columns;
+      },
+      found);
+}
+
+void add_threads(const std::vector<HostRate>& rates, std::vector<std::string>& found) {
+  std::vector<Measured> all;
+  for (const HostRate& rate : rates)
+    all.push_back(
+        {fmt::format("{} thread{}", rate.threads, rate.threads == 1 ? "" : "s"), rate.bytes_per_second});
+  add_worst(
+      "host memory", all, 1e9, "GB/s",
+      [&](std::size_t few, std::size_t many) { return rates[few].threads < rates[many].threads; }, found);
+}
+
 }  // namespace
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
+}
+
+void require_alike(const std::string& who, std::string_view what, int one, std::string_view name, int other,
+                   std::string_view other_name) {
+  if (name == other_name) return;
+  throw InvalidInput(
+      fmt::format("{}: {} {} and {} are different ones, '{}' and '{}': choose alike ones by "
+                  "CUDA_VISIBLE_DEVICES",
+                  who, what, one, other, name, other_name));
+}
+
+std::vector<std::unique_ptr<Device>> open_cards(const std::string& who, int first, int count) {
+  std::vector<std::unique_ptr<Device>> cards;
+  for (int i = 0; i < count; ++i) {
+    try {
+      cards.push_back(open_cuda_device({.ordinal = first + i}));
+    } catch (const InvalidInput& error) {
+      if (i == 0) throw;
+      throw InvalidInput(fmt::format("{}: {}; give fewer, or --device simulated", who, error.what()));
+    }
+    require_alike(who, "cards", first, cards.front()->info().name, first + i, cards.back()->info().name);
+  }
+  return cards;
+}
 
 CalibrateOptions full_calibration(DeviceBackend backend) {
   CalibrateOptions options;
@@ -104,7 +194,7 @@ CalibrateOptions quick_calibration(DeviceBackend backend) {
   return options;
 }
 
-// One part after the other is measured.
+// Measurements run one after another, so the largest of their needs counts.
 Bytes host_bytes_of(const CalibrateOptions& options, DeviceBackend backend, int devices) {
   constexpr Bytes for_libraries = 128_MiB;  // with the products that are measured
   constexpr Bytes of_element = 16;          // of the update: four f32
@@ -151,6 +241,17 @@ MachineFile calibrate(std::span<Device* const> devices, const LaunchTable& kerne
   MachineFile file = calibrate(*devices.front(), kernels, options);
   if (devices.size() > 1) file.peers = measure_peers(devices, link, options.peers, file);
   return file;
+}
+
+std::vector<std::string> contradictions(const MachineFile& file) {
+  std::vector<std::string> found;
+  add_copies("h2d", file.h2d.samples, found);
+  add_copies("d2h", file.d2h.samples, found);
+  add_copies("h2d, both", file.h2d_both.samples, found);
+  add_copies("d2h, both", file.d2h_both.samples, found);
+  for (const MatrixRate& rate : file.matrix) add_products(rate, found);
+  add_threads(file.host_rates, found);
+  return found;
 }
 
 }  // namespace stowage

@@ -1,7 +1,13 @@
 // Measures a machine through the public Device interface alone.
 #pragma once
 
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
 #include "stowage/choose_device.h"
+#include "stowage/machine_file.h"
 #include "tools/calibrate/compute_probe.h"
 #include "tools/calibrate/host_probe.h"
 #include "tools/calibrate/link_probe.h"
@@ -9,6 +15,17 @@
 #include "tools/calibrate/peer_probe.h"
 
 namespace stowage {
+
+// Returns the name of this host, as a machine's file has it; empty if the system does not tell.
+std::string host_name();
+
+// Opens `count` cards from number `first` on, to work together. Throws InvalidInput, in the name of `who`
+// ("--devices 4"), for too few cards or different ones.
+std::vector<std::unique_ptr<Device>> open_cards(const std::string& who, int first, int count);
+// Throws InvalidInput, in the name of `who`, if cards `one` and `other` have different names. `what` says
+// what these numbers count: "cards", "the cards of ranks".
+void require_alike(const std::string& who, std::string_view what, int one, std::string_view name, int other,
+                   std::string_view other_name);
 
 struct CalibrateOptions {
   LinkProbeOptions link;
@@ -20,20 +37,24 @@ struct CalibrateOptions {
 };
 
 CalibrateOptions full_calibration(DeviceBackend backend);  // some 30 s
-// A second or two. Of a device that computes on the CPU, no models.
+// Takes a second or two. Measures no models on a device that computes on the CPU.
 CalibrateOptions quick_calibration(DeviceBackend backend);
 
-// Bytes of the host that `calibrate` takes at most, of so many devices: pinned, of the update that it
-// measures, and a simulated device's own.
+// Returns the bytes of the host that `calibrate` takes at most with so many devices: pinned memory, the
+// update that it measures, and a simulated device's own memory.
 Bytes host_bytes_of(const CalibrateOptions& options, DeviceBackend backend, int devices = 1);
 
-// `kernels`: the device's own table. Takes 2 GiB of the device, and what the models need of those that fit;
-// gives all back. The note is the
-// caller's. Throws DeviceError and OutOfMemory as the device does.
+// `kernels`: the device's own table. Takes 2 GiB of the device, and the memory of the models that fit; gives
+// all back. The caller sets the note. Throws DeviceError and OutOfMemory as the device does.
 MachineFile calibrate(Device& device, const LaunchTable& kernels, const CalibrateOptions& options);
 
-// The same of the first of several devices of one kind, and then measure_peers.
+// Calibrates the first of several devices of one kind, then runs measure_peers on all.
 MachineFile calibrate(std::span<Device* const> devices, const LaunchTable& kernels,
                       const CalibrateOptions& options, const CommunicatorOptions& link);
+
+// Finds measurements that cannot all be right, as on a machine that did other work meanwhile. Returns a
+// sentence for each curve in which a larger copy, a larger product or more threads had less than half the
+// rate of a smaller copy, a smaller product or fewer threads: the worst pair of the curve.
+std::vector<std::string> contradictions(const MachineFile& file);
 
 }  // namespace stowage

@@ -3,10 +3,56 @@
 
 #include <vector>
 
+#include "stowage/device.h"
+#include "stowage/launch_table.h"
+#include "stowage/machine.h"
 #include "stowage/machine_file.h"
-#include "tools/calibrate/op_probe.h"
+#include "tools/calibrate/stopwatch.h"
 
 namespace stowage {
+
+// The place where ops are measured.
+struct OpProbeContext {
+  Device& device;
+  const LaunchTable& kernels;
+  LaneId lane;       // compute
+  Machine modelled;  // op times of a device that runs in virtual time
+};
+
+// An op with operands of its own in device memory, to be launched again and again.
+class OpProbe {
+ public:
+  // `op` without operands; `reads` and `writes` of it, unnamed. Every read holds numbers in [-1, 1).
+  OpProbe(const OpProbeContext& context, Op op, std::vector<Tensor> reads, std::vector<Tensor> writes);
+  OpProbe(const OpProbe&) = delete;
+  OpProbe& operator=(const OpProbe&) = delete;
+
+  void launch();
+  // Returns the bytes of its operands, each counted once.
+  Bytes bytes() const { return bytes_; }
+
+ private:
+  static void run(void* context);
+  void add_operand(const Tensor& tensor, AccessMode mode);
+
+  OpProbeContext context_;
+  Op op_;
+  std::vector<Tensor> tensors_;
+  std::vector<DeviceMemory> memory_;
+  std::vector<Operand> reads_;
+  std::vector<Operand> writes_;
+  std::vector<Access> accesses_;
+  LaunchArguments arguments_;
+  Kernel kernel_ = nullptr;
+  Bytes bytes_ = 0;
+  Drain drain_;  // last: work under way reads all of the above
+};
+
+// Returns a tensor of these extents, for OpProbe.
+Tensor probe_tensor(DataType type, std::vector<std::int64_t> shape);
+
+// Returns the operations of a measured product.
+double flops_of(const MatrixSample& sample);
 
 struct ComputeProbeOptions {
   std::vector<DataType> types;   // of products

@@ -2,8 +2,7 @@
 
 #include <algorithm>
 
-#include "tools/calibrate/link_direction.h"
-#include "tools/calibrate/link_fit.h"
+#include "tools/calibrate/fit.h"
 
 namespace stowage {
 namespace {

@@ -4,7 +4,6 @@
 
 #include "stowage/error.h"
 #include "stowage/graph_builder.h"
-#include "tools/calibrate/own_profile.h"
 #include "tools/calibrate/step_probe.h"
 
 namespace stowage {
@@ -24,7 +23,7 @@ class ModelProbe {
              MachineFile& file)
       : device_(device), how_(how), type_(type), options_(options), file_(file) {}
 
-  // Does nothing where a card has too little memory for it, or takes too long.
+  // Does nothing if a card has too little memory for the step, or takes too long.
   void measure(ProbedStep probe) {
     const bool on_card = device_.info().backend == "cuda";
     if (on_card && seconds_by_rates(probe.graph, machine_for(file_, type_)) > longest_step) return;
@@ -35,7 +34,7 @@ class ModelProbe {
     }
   }
 
-  // By a model whose step takes long enough for a few updates beside it.
+  // Measures the shares by a model whose step is long enough for a few updates beside it.
   void measure_shares_with(ProbedStep probe) {
     StepProbe run(device_, std::move(probe.graph), probe.inputs, how_);
     run.step();
@@ -105,8 +104,8 @@ ModelProbeOptions small_models() {
   return options;
 }
 
-// What a card is used for: steps of milliseconds, from few tokens to many, and the heads of large
-// vocabularies.
+// Shapes that cards are used for: steps of milliseconds, from few tokens to many, and the heads of
+// large vocabularies.
 ModelProbeOptions card_models() {
   ModelProbeOptions options;
   options.gpts = {gpt_of(768, 12, 1024, 16, 50304), gpt_of(1024, 16, 512, 4),

@@ -20,14 +20,13 @@ struct ModelProbeOptions {
 // Some twenty shapes, from width 32 to 1024, with few and many tokens: ops of most models lie between
 // their ops.
 ModelProbeOptions small_models();
-// The same for a card, whose ops of such a size take no longer than to launch them: widths from 768 to 4096.
+// Shapes for a card, of widths from 768 to 4096: smaller ops take no longer there than their launch.
 ModelProbeOptions card_models();
 ModelProbeOptions few_card_models();  // in a second or two
 
-// Appends to `file.ops` the ops of those of these models that fit the device, in work type `type`; for the
-// simulated device, which computes with the host's own cores, measures the shares that its lanes leave to
-// each other. `file` has the link and the host's rates. The device's memory is all given back. Throws as
-// Engine does.
+// Appends to `file.ops` the ops of the models that fit the device, in work type `type`; for the simulated
+// device, which computes with the host's own cores, measures the shares that its lanes leave to each other.
+// `file` has the link and the host's rates. The device's memory is all given back. Throws as Engine does.
 void measure_models(Device& device, const LaunchTable& kernels, DataType type, const Machine& modelled,
                     const ModelProbeOptions& options, MachineFile& file);
 

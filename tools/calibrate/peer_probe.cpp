@@ -8,9 +8,7 @@
 
 #include "offload/engine/group_communicators.h"
 #include "offload/engine/rank_threads.h"
-#include "tools/calibrate/drain.h"
-#include "tools/calibrate/link_direction.h"
-#include "tools/calibrate/link_fit.h"
+#include "tools/calibrate/fit.h"
 #include "tools/calibrate/link_probe.h"
 #include "tools/calibrate/stopwatch.h"
 
@@ -22,7 +20,7 @@ constexpr Bytes in_turn = 4;            // pieces of a link's memory, which its 
 constexpr std::size_t least_sizes = 4;  // for a fit
 constexpr double most_copies = 1000;    // beside gathers
 
-// One of the devices: its link, and memory for what it sends to the others and receives from them.
+// A device: its link, and memory for what it sends to the others and receives from them.
 class Rank {
  public:
   Rank(Device& device, Communicator& communicator, const PeerProbeOptions& options)
@@ -46,8 +44,8 @@ class Rank {
     return seconds([&] { communicator_.exchange(lane_.id(), from_.data(), to_.data(), share); });
   }
 
-  // What both take that are at work together, from when all devices have come: so many gathers, and copies
-  // in.
+  // Returns the seconds of `gathers` gathers and `copies` copies in, made at the same time once all devices
+  // have come.
   double beside(Bytes share, int gathers, Bytes piece, int copies) {
     communicator_.barrier();
     device_.record(gate_.id(), gate_lane_.id());
@@ -58,7 +56,7 @@ class Rank {
     return std::max(gathered, copies > 0 ? in_.read() : 0);
   }
 
-  // Copies the link in the ways that are asked for, from when all devices have come.
+  // Copies over the link in the ways that are asked for, once all devices have come.
   struct Ways {
     double in = 0, out = 0;  // seconds of all copies of that way
   };
@@ -71,7 +69,7 @@ class Rank {
   }
 
  private:
-  // Of a collective that begins on all devices at once: behind a small one.
+  // Returns the seconds of a collective. A small one before it lets all devices begin at once.
   double seconds(const std::function<void()>& collective) {
     communicator_.all_gather(lane_.id(), to_.data(), alignment);
     return stopwatch_.seconds(collective);
@@ -120,7 +118,7 @@ class PeerProbe {
     peers.link = fit_link(all);
   }
 
-  // By wholes of the largest size that has been measured.
+  // Measures with wholes of the largest size so far.
   PeerPath path(const MachineFile& file, const PeerDevices& peers) {
     constexpr int gathers = 4;
     const Bytes piece = std::min(options_.piece, file.h2d.samples.back().bytes);
@@ -135,7 +133,7 @@ class PeerProbe {
     return path_of(gathered, copied, both, part);
   }
 
-  // Each rate is that of the slowest device.
+  // Rates are those of the slowest device.
   LinkRates links_together(const MachineFile& file) {
     const Bytes piece = std::min(options_.piece, file.h2d.samples.back().bytes);
     const int copies = options_.copies;
@@ -164,7 +162,7 @@ class PeerProbe {
     close_communicators(communicators_);
   }
 
-  // The median of what the slowest device takes, behind one time that does not count.
+  // Returns the median of the slowest device's seconds, after a first run that does not count.
   double slowest(const std::function<double(Rank&)>& work) {
     std::vector<std::vector<double>> times(ranks_.size());
     each([&](std::size_t i) {
@@ -176,7 +174,7 @@ class PeerProbe {
       for (std::size_t k = 0; k < longest.size(); ++k) longest[k] = std::max(longest[k], of_rank[k]);
     return median(std::move(longest));
   }
-  // Where one device fails, the others do not wait for it.
+  // If a device fails, the others do not wait for it.
   void each(const std::function<void(std::size_t)>& work) {
     const auto guarded = [&](std::size_t i) {
       try {
@@ -202,7 +200,7 @@ PeerDevices measure_peers(std::span<Device* const> devices, const CommunicatorOp
                           const PeerProbeOptions& options, const MachineFile& file) {
   PeerDevices peers;
   peers.devices = static_cast<int>(devices.size());
-  peers.devices_per_host_memory = peers.devices;  // the file's rates of it are those of all cores of the host
+  peers.devices_per_host_memory = peers.devices;  // the file's host rates are those of all cores
   PeerProbe probe(devices, link, options);
   probe.measure_collectives(peers);
   peers.together = probe.links_together(file);

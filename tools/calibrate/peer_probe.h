@@ -19,17 +19,18 @@ struct PeerProbeOptions {
   int copies = 16;
 };
 
-// All devices gather and exchange wholes of each size at the same time, and copy both ways. `devices`: two or
-// more, all CUDA cards or all simulated ones, which reach each other by `link`. `file` has the link of one of
-// them alone. Takes two wholes of each device, and 16 MiB four times; gives all back. DeviceError,
-// OutOfMemory, CommunicatorError; InvalidInput where cards cannot reach each other, with what to do.
+// Lets all devices gather and exchange wholes of each size at the same time, and copy both ways. `devices`:
+// two or more, all CUDA cards or all simulated ones, which reach each other by `link`. `file` has the link
+// of one of them alone. Takes two wholes of each device, and 16 MiB four times; gives all back. Throws
+// DeviceError, OutOfMemory, CommunicatorError; and InvalidInput, with what to do, if cards cannot reach
+// each other.
 PeerDevices measure_peers(std::span<Device* const> devices, const CommunicatorOptions& link,
                           const PeerProbeOptions& options, const MachineFile& file);
 
-// Whether gathers take the links to the host: then they are slower beside copies. By the seconds of some
-// gathers alone, of copies that take about as long, and of both at once: where they are apart, both take as
-// long together as the longer one. On one link they take longer by the shorter one's time; or by less, where
-// gathers reach a `part` of the link's bytes per second alone.
+// Returns whether gathers take the links to the host, where copies slow them. `gathered`, `copied`, `both`:
+// seconds of some gathers alone, of copies that take about as long, and of both at once. If gathers have a
+// path of their own, both take as long as the longer one. On one link they take longer by the shorter one's
+// time, or by less if gathers alone reach only a `part` of the link's bytes per second.
 PeerPath path_of(double gathered, double copied, double both, double part);
 
 }  // namespace stowage

@@ -1,4 +1,4 @@
-// What the lanes of a device that computes with the host's own cores leave to each other.
+// Shares of speed that the lanes of a device leave to each other if it computes with the host's own cores.
 #include <algorithm>
 #include <exception>
 #include <stop_token>
@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "stowage/simulated_device.h"
-#include "tools/calibrate/host_update.h"
-#include "tools/calibrate/link_direction.h"
+#include "tools/calibrate/host_probe.h"
+#include "tools/calibrate/link_probe.h"
 #include "tools/calibrate/step_probe.h"
 #include "tools/calibrate/stopwatch.h"
 
@@ -17,14 +17,14 @@ namespace {
 
 constexpr int rounds = 3;  // steps beside copies, and beside updates
 
-// Share of its speed that something keeps, of which so much is left: a positive part of the whole.
+// Returns the share of its speed that something keeps, at least a small part.
 double share_kept(double alone, double beside) {
   constexpr double least = 0.05;
   return beside > 0 ? std::clamp(alone / beside, least, 1.0) : 1;
 }
 
-// What the compute lane keeps while one direction of such a link is busy with copies of so many bytes at
-// most.
+// Returns the share that the compute lane keeps while one direction of such a link is busy with copies of so
+// many bytes at most.
 double beside_copies_of(double most_bytes, StepProbe& run, const Link& link, double alone) {
   constexpr double copy_seconds = 2e-3;
   const double rate = link.throttled ? link.bytes_per_second : most_bytes / copy_seconds;
@@ -43,14 +43,14 @@ double beside_copies_of(double most_bytes, StepProbe& run, const Link& link, dou
   return share_kept(alone, median(std::move(times)));
 }
 
-// The bytes of large copies go through the cores, and small ones begin and end all the time: whichever costs
-// more.
+// The bytes of large copies go through the cores, and small ones begin and end all the time: whichever
+// costs more.
 double beside_copy(StepProbe& run, const Link& link, double alone, std::int64_t elements) {
   const double large = std::min(16e6, 8 * static_cast<double>(elements));  // twice: page-locked, on a device
   return std::min(beside_copies_of(large, run, link, alone), beside_copies_of(64e3, run, link, alone));
 }
 
-// What compute and host lane keep of their speed while both are busy.
+// Measures the shares that compute and host lane keep of their speed while both are busy.
 void measure_beside_host(StepProbe& run, double alone, Machine& machine, std::int64_t elements) {
   HostUpdate update(elements);
   update.seconds();

@@ -78,8 +78,7 @@ MachineFile read_machine(const std::string& choice, const fs::path& folder) {
   for (const std::string& name : names) known += (known.empty() ? "" : ", ") + name;
   throw InvalidInput(
       fmt::format("--machine: there is no machine \"{}\"; give {}{}here (what stowage calibrate measured), "
-                  "or the path of a "
-                  "file that it wrote",
+                  "or the path of a file that it wrote",
                   choice, known, known.empty() ? "" : ", "));
 }
 

@@ -1,4 +1,4 @@
-// Which machine --machine means: a file, or the name of one that comes with Stowage.
+// Finds the machine that --machine means: a file, or the name of one that comes with Stowage.
 #pragma once
 
 #include <filesystem>
@@ -12,7 +12,7 @@ namespace stowage {
 // The folder share/stowage/machines nearest above `program`, as it is installed and as it is built; empty:
 // there is none.
 std::filesystem::path machines_folder(const std::filesystem::path& program);
-// Of the running program.
+// Returns that folder for the running program.
 std::filesystem::path machines_folder();
 
 // Sorted. Throws InvalidInput if no more files can be opened.
@@ -22,8 +22,8 @@ std::vector<std::string> machine_names(const std::filesystem::path& folder);
 // name in `folder`. Throws InvalidInput that names it, and for a name those that there are.
 MachineFile read_machine(const std::string& choice, const std::filesystem::path& folder);
 
-// One line each: name, device, memory, how its numbers came about. The last one is "here", where that was
-// measured.
+// Returns a line for each machine: name, device, memory, how its numbers came about. The last one is "here",
+// if it was measured.
 std::string list_machines(const std::filesystem::path& folder);
 
 }  // namespace stowage

@@ -2,14 +2,31 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
+#include <iterator>
 
 #include "stowage/error.h"
 #include "stowage/models.h"
 
 namespace stowage {
 namespace {
+
+// Returns the parameters of the layers' matrices. If these and the width rise, so does the whole model,
+// whatever its vocabulary.
+constexpr std::int64_t parameters(const GptSize& size) { return size.layers * 12 * size.width * size.width; }
+
+constexpr std::array<GptSize, 10> rungs = {{{"", 12, 768, 12},
+                                            {"", 24, 1024, 16},
+                                            {"", 24, 1536, 16},
+                                            {"1.3b", 24, 2048, 16},
+                                            {"2.7b", 32, 2560, 32},
+                                            {"6.7b", 32, 4096, 32},
+                                            {"13b", 40, 5120, 40},
+                                            {"30b", 48, 7168, 56},
+                                            {"66b", 64, 9216, 72},
+                                            {"175b", 96, 12288, 96}}};
 
 constexpr std::int64_t head_width = 64;
 constexpr std::int64_t most_devices = 64;  // of a machine file
@@ -84,7 +101,7 @@ void require_divisible(const ModelSpec& spec) {
         spec.gradient_groups, spec.micro_batches, spec.micro_batches & -spec.micro_batches));
 }
 
-// Each device has an equal part of the batch, in whole gradient groups.
+// Throws InvalidInput unless each device has an equal part of the batch, in whole gradient groups.
 void require_parts(const ModelSpec& spec) {
   const std::int64_t devices = spec.devices;
   if ((devices & (devices - 1)) != 0)
@@ -163,6 +180,31 @@ Config config_of(const ModelSpec& spec) {
 }
 
 }  // namespace
+
+const std::vector<GptSize>& named_gpt_sizes() {
+  static const std::vector<GptSize> sizes = [] {
+    std::vector<GptSize> named = {{"gpt2", 12, 768, 12},
+                                  {"gpt2-medium", 24, 1024, 16},
+                                  {"gpt2-large", 36, 1280, 20},
+                                  {"gpt2-xl", 48, 1600, 25}};
+    std::copy_if(rungs.begin(), rungs.end(), std::back_inserter(named),
+                 [](const GptSize& size) { return !size.name.empty(); });
+    return named;
+  }();
+  return sizes;
+}
+
+std::vector<GptSize> gpt_ladder() {
+  std::vector<GptSize> ladder;
+  for (std::size_t i = 0; i + 1 < rungs.size(); ++i) {
+    for (GptSize size = rungs[i]; parameters(size) < parameters(rungs[i + 1]); ++size.layers) {
+      ladder.push_back(size);
+      size.name = {};
+    }
+  }
+  ladder.push_back(rungs.back());
+  return ladder;
+}
 
 std::int64_t parse_count(const std::string& option, const std::string& text, std::int64_t most) {
   std::int64_t value = 0;

@@ -1,35 +1,54 @@
-// A model that the command line names, in the place of a graph file.
+// A model that the command line names, in place of a graph file; GPT sizes that have names, and the ladder
+// between them.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "src/models/limits.h"
 #include "stowage/graph.h"
 #include "tools/answer/model_spec.h"
-#include "tools/choices/gpt_sizes.h"
 
 namespace stowage {
 
+// gpt2…: Radford et al., "Language Models are Unsupervised Multitask Learners", table 2. 1.3b…175b: Brown et
+// al., "Language Models are Few-Shot Learners", table 2.1, with 16 heads at width 2048, where the table's 24
+// do not divide it, and width 5120 for 13b, where its 5140 is not a multiple of the 40 heads. 30b and 66b:
+// Zhang et al., "OPT: Open Pre-trained Transformer Language Models", table 1.
+struct GptSize {
+  std::string_view name;  // "" between two rungs of the ladder
+  std::int64_t layers = 0;
+  std::int64_t width = 0;
+  std::int64_t heads = 0;
+};
+
+const std::vector<GptSize>& named_gpt_sizes();
+
+// Returns sizes by rising number of parameters: the rungs of table 2.1 (with OPT's), and between two rungs
+// the lower one with more layers, as long as its layers hold fewer than the upper one's. Width never falls.
+std::vector<GptSize> gpt_ladder();
+
 // The options as they were given; empty: not given.
 struct ModelWords {
-  std::string gpt{};   // LAYERSxWIDTH or a name of gpt_sizes.h
+  std::string gpt{};   // LAYERSxWIDTH or one of named_gpt_sizes()
   std::string bert{};  // LAYERSxWIDTH, base or large
   std::string heads{}, sequence{}, batch{}, micro_batches{}, gradient_groups{}, vocabulary{}, type{},
       head_chunk{}, moments{}, devices{};
   bool clips = true;  // gradients, by their norm
 };
 
-// Throws InvalidInput that names the option and says what it takes. Nothing: neither --gpt nor --bert is
-// given, and none of the options that go with them. `type`: where --type is not given. Where the
-// words do not say otherwise, each device has one gradient group, and each group one micro-batch.
+// Throws InvalidInput that names the option and says what it takes. Returns nothing if neither --gpt nor
+// --bert is given, and none of the options that go with them. `type`: the type if --type is not given. Unless
+// the words say otherwise, each device has one gradient group, and each group one micro-batch.
 std::optional<ModelSpec> model_spec(const ModelWords& words, DataType type);
-// The same with a size of the ladder in the place of --gpt, which must not be given. Heads are the ladder's.
+// Takes a size of the ladder in place of --gpt, which must not be given. Heads are the ladder's.
 ModelSpec model_spec(const GptSize& size, const ModelWords& words, DataType type);
 
 // The training step with AdamW, as train_gpt and train_bert (with its pre-training heads) build it for these
-// sizes; of several devices that of the first, whose plan serves all. Throws InvalidInput naming the field
+// sizes; for several devices that of the first, whose plan serves all. Throws InvalidInput naming the field
 // that is too large.
 Graph build(const ModelSpec& spec);
 
@@ -40,7 +59,7 @@ std::int64_t padded_vocabulary(std::int64_t tokens);
 // with one group has two, if the batch is even.
 std::int64_t default_micro_batches(ModelFamily family, std::int64_t batch, std::int64_t gradient_groups);
 
-// A whole number from 1 to `most`. Throws InvalidInput that begins with `option`.
+// Parses a whole number from 1 to `most`. Throws InvalidInput that begins with `option`.
 std::int64_t parse_count(const std::string& option, const std::string& text,
                          std::int64_t most = most_of_others);
 

@@ -25,7 +25,7 @@ constexpr std::array<std::string_view, 8> column_names{"id",     "lower",     "u
                                                        "offset", "alignment", "gaps",  "hint"};
 enum class Column : std::uint8_t { id, lower, upper, size, offset, alignment, gaps, hint };
 constexpr auto last_needed = Column::size;
-// As minimalloc had them before.
+// Older names, from minimalloc.
 constexpr std::array<std::string_view, 3> older_names{"buffer", "start", "end"};
 
 bool is_control(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }
@@ -96,8 +96,7 @@ class BuffersParser {
       if (name == column_names.end() && older == older_names.end()) {
         refuse("the header has " + quoted(fields[i]) +
                "; give the columns id, lower, upper and size, in any order, alignment, gaps and hint where "
-               "they are "
-               "known, and no others");
+               "they are known, and no others");
       }
       const bool is_older = older != older_names.end();
       if (fields[i] == "end") last_is_in_use_ = true;
@@ -140,7 +139,7 @@ class BuffersParser {
     buffers_.items.push_back(item);
   }
 
-  // What may be there beside lifetime and size.
+  // Reads the columns that a file may have beside lifetime and size.
   void read_wishes() {
     if (has(Column::alignment)) {
       const Bytes alignment = number(Column::alignment);

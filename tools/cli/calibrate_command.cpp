@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
 #include <memory>
@@ -14,7 +15,6 @@
 #include "stowage/choose_device.h"
 #include "stowage/error.h"
 #include "tools/calibrate/calibrate.h"
-#include "tools/calibrate/contradictions.h"
 #include "tools/choices/model_spec.h"
 #include "tools/console/text.h"
 
@@ -50,22 +50,20 @@ void add_products(Lines& lines, const MachineFile& file) {
     lines.add(fmt::format("{} products", to_string(rate.type)), "{:8.1f} GFLOP/s",
               rate.flops_per_second / 1e9);
     for (const MatrixSample& sample : rate.samples) {
-      const double flops = 2 * static_cast<double>(sample.rows) * static_cast<double>(sample.inner) *
-                           static_cast<double>(sample.columns);
       lines.add("", "{:>5} x {:>5} x {:>5} {:12.1f} GFLOP/s", sample.rows, sample.inner, sample.columns,
-                flops / sample.seconds / 1e9);
+                flops_of(sample) / sample.seconds / 1e9);
     }
   }
 }
 
 Link simulated_link(const CalibrateCommand& command, const BackendChoice& choice) {
-  if (command.link.empty()) return parse_link_rate("8GB/s");
+  if (command.link.empty()) return parse_link("8GB/s");
   if (choice.backend != DeviceBackend::simulated)
     throw InvalidInput("--link is the simulated device's; leave it out, or ask for --device simulated");
-  return parse_link_rate(command.link);
+  return with_prefix("--link: ", [&] { return parse_link(command.link); });
 }
 
-// What one device receives, by what all of them take to gather or exchange it.
+// Adds the rates at which a device receives bytes that all of them gather or exchange.
 void add_peers(Lines& lines, const PeerDevices& peers) {
   lines.add("devices", "{}, {} at each host memory", peers.devices, peers.devices_per_host_memory);
   lines.add("from peers", "{:8.2f} GB/s after {:.1f} us", peers.link.bytes_per_second / 1e9,
@@ -93,35 +91,13 @@ void add_steps(Lines& lines, const MachineFile& file) {
 
 using Devices = std::vector<std::unique_ptr<Device>>;
 
-std::string given(std::int64_t devices) { return fmt::format("--devices {}", devices); }
-
-// Cards from the one that was chosen on.
-std::unique_ptr<Device> open_card(const BackendChoice& choice, const Devices& before, std::int64_t devices) {
-  const int ordinal = choice.ordinal + static_cast<int>(before.size());
-  std::unique_ptr<Device> card;
-  try {
-    card = open_cuda_device({.ordinal = ordinal});
-  } catch (const InvalidInput& error) {
-    if (before.empty()) throw;
-    throw InvalidInput(
-        fmt::format("{}: {}; give fewer, or --device simulated", given(devices), error.what()));
-  }
-  if (!before.empty() && card->info().name != before.front()->info().name)
-    throw InvalidInput(fmt::format(
-        "{}: cards {} and {} are different ones, '{}' and '{}': choose alike ones by CUDA_VISIBLE_DEVICES",
-        given(devices), choice.ordinal, ordinal, before.front()->info().name, card->info().name));
-  return card;
-}
-
 Devices open_devices(const BackendChoice& choice, const Link& link, std::int64_t count) {
+  if (choice.backend == DeviceBackend::cuda)
+    return open_cards(fmt::format("--devices {}", count), choice.ordinal, static_cast<int>(count));
   Devices devices;
-  for (std::int64_t i = 0; i < count; ++i) {
-    if (choice.backend == DeviceBackend::cuda)
-      devices.push_back(open_card(choice, devices, count));
-    else
-      devices.push_back(open_simulated_device(
-          {.capacity = unlimited, .h2d = link, .d2h = link, .poison = Poison::sampled}));
-  }
+  for (std::int64_t i = 0; i < count; ++i)
+    devices.push_back(
+        open_simulated_device({.capacity = unlimited, .h2d = link, .d2h = link, .poison = Poison::sampled}));
   return devices;
 }
 
@@ -160,20 +136,21 @@ OutputFile output_of(const CalibrateCommand& command) {
 
 }  // namespace
 
-Link parse_link_rate(const std::string& text) {
-  if (text == "unthrottled") return Link::unthrottled();
-  const std::string size = text.ends_with("/s") ? text.substr(0, text.size() - 2) : text;
-  Bytes rate = 0;
-  try {
-    rate = parse_bytes(size);
-  } catch (const InvalidInput&) {
-    rate = 0;  // told below, with what a rate looks like
-  }
-  if (rate == 0)
-    throw InvalidInput(fmt::format(
-        "--link: \"{}\" is no rate; write for example 8GB/s, 500MB/s, bytes per second, or unthrottled",
-        text));
-  return {static_cast<double>(rate), 10e-6, true};
+CLI::App* add_calibrate(CLI::App& app, CalibrateCommand& command) {
+  CLI::App* calibrate =
+      app.add_subcommand("calibrate", "Measures this machine for plan --machine and train_gpt --machine");
+  calibrate->add_option("--device", command.device, "auto, cuda, cuda:N or simulated")->capture_default_str();
+  calibrate
+      ->add_option("--devices", command.devices,
+                   "so many of them: also what they receive from each other, and what their links leave "
+                   "to each other")
+      ->capture_default_str();
+  calibrate->add_flag("--quick", command.quick, "in less than a second instead of some twenty");
+  calibrate->add_option("--link", command.link,
+                        "the simulated device's link, each way: RATE or unthrottled (8GB/s)");
+  calibrate->add_option("--output", command.output_file,
+                        "write the machine's file here (left out: where `--machine here` reads it)");
+  return calibrate;
 }
 
 std::string describe(const MachineFile& file) {

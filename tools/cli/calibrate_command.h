@@ -6,6 +6,10 @@
 
 #include "stowage/machine_file.h"
 
+namespace CLI {
+class App;
+}
+
 namespace stowage {
 
 struct CalibrateCommand {
@@ -16,14 +20,14 @@ struct CalibrateCommand {
   std::string output_file;  // where to write to_json(MachineFile); empty: path_of_machine_here()
 };
 
-// "8GB/s", "500MB/s", bytes per second, "unthrottled". Throws InvalidInput that quotes `text`.
-Link parse_link_rate(const std::string& text);
+// `command` must outlive the parsing.
+CLI::App* add_calibrate(CLI::App& app, CalibrateCommand& command);
 
-// The measured numbers for people.
+// Returns the measured numbers for people.
 std::string describe(const MachineFile& file);
 
 // Appends what was measured to `output`. Returns the exit code 0. Throws InvalidInput for a device that is
-// not there, fewer devices, or different ones, a link that is none, a file that cannot be written; nothing is
+// not there, too few or different devices, a mistaken link, or a file that cannot be written; nothing is
 // measured then.
 int run_calibrate_command(const CalibrateCommand& command, std::string& output);
 

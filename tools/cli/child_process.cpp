@@ -22,7 +22,7 @@ constexpr std::array passed_on = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIG
 volatile pid_t child = 0;  // set while the signals are blocked
 
 void pass_on(int signal, siginfo_t* info, void*) {
-  // What the kernel sends, it sends to the whole foreground group.
+  // Signals from the kernel reach the whole foreground group anyway.
   const int saved = errno;
   if (info->si_code <= 0 && child > 0) kill(child, signal);
   errno = saved;

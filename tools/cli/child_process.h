@@ -12,9 +12,9 @@ struct ChildEnd {
   int number = 0;  // the exit code, or the signal
 };
 
-// Runs `words` with the given variables added to the environment, until it ends. Signals that are sent to
-// this process alone are passed on; those of the terminal reach the program anyway. Throws InvalidInput where
-// it cannot be started.
+// Runs `words` with the given variables added to the environment, until it ends. Passes on signals that are
+// sent to this process alone; the terminal's signals reach the program anyway. Throws InvalidInput if it
+// cannot be started.
 ChildEnd run_child(const std::vector<std::string>& words,
                    const std::vector<std::pair<std::string, std::string>>& variables);
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <bit>
 #include <chrono>
@@ -63,7 +64,7 @@ PlacementResult place_within(const PlaceCommand& command, const Buffers& buffers
   return solve_placement(buffers.items, options);
 }
 
-// What of the file a placement has no use for.
+// Returns notes on what becomes of the file's alignments, gaps and hints.
 std::vector<std::string> notes_of(const PlaceCommand& command, const Buffers& buffers) {
   std::vector<std::string> notes;
   if (buffers.alignment > command.alignment)
@@ -99,6 +100,38 @@ std::string answer_text(const PlacementResult& result, double seconds, bool fits
 }
 
 }  // namespace
+
+CLI::App* add_place(CLI::App& app, RawPlaceOptions& raw) {
+  CLI::App* place = app.add_subcommand("place", "Offsets for buffers with known lifetimes, in little memory");
+  place->footer(
+      "FILE has the columns id, lower, upper and size, in any order; a buffer is live from lower up to, but\n"
+      "not at, upper. A column offset is passed over, any other is refused.\n"
+      "SIZE is 64MiB, 1.5G (binary), 10MB (decimal) or plain bytes.\n"
+      "Exit code: 0 it fits, 2 no placement within the capacity was found, or the command line or the file\n"
+      "must change; no --output is written then.");
+  place->get_formatter()->column_width(34);
+  PlaceCommand& command = raw.command;
+  place->add_option("FILE", command.file, "the buffers as CSV")->required()->type_name("");
+  place->add_option("--capacity", raw.capacity, "stop when they fit in this (as little as can be found)")
+      ->type_name("SIZE");
+  place->add_option("--time", command.seconds, "seconds to look for a better placement; 0: no search")
+      ->type_name("SECONDS")
+      ->capture_default_str();
+  place->add_option("--alignment", raw.alignment, "what divides every offset, a power of two")
+      ->type_name("SIZE")
+      ->capture_default_str();
+  place->add_flag("--json", command.json, "answer as JSON");
+  place->add_option("--output", command.output_file, "write id,lower,upper,size,offset")->type_name("FILE");
+  return place;
+}
+
+PlaceCommand parse(const RawPlaceOptions& raw) {
+  PlaceCommand command = raw.command;
+  if (!raw.capacity.empty())
+    command.capacity = with_prefix("--capacity: ", [&] { return parse_bytes(raw.capacity); });
+  command.alignment = with_prefix("--alignment: ", [&] { return parse_bytes(raw.alignment); });
+  return command;
+}
 
 int run_place_command(const PlaceCommand& command, std::string& output) {
   check_options(command);

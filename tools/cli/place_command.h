@@ -7,6 +7,10 @@
 
 #include "stowage/bytes.h"
 
+namespace CLI {
+class App;
+}
+
 namespace stowage {
 
 struct PlaceCommand {
@@ -23,5 +27,16 @@ struct PlaceCommand {
 // the exit code: 0 it fits, 2 no placement within the capacity was found; nothing is written then. Throws
 // InvalidInput naming the option, or the file that cannot be read, parsed or written.
 int run_place_command(const PlaceCommand& command, std::string& output);
+
+// The command line before it is parsed. Must outlive the parsing.
+struct RawPlaceOptions {
+  PlaceCommand command;
+  std::string capacity, alignment = "1";  // capacity "": not given
+};
+
+CLI::App* add_place(CLI::App& app, RawPlaceOptions& raw);
+
+// Throws InvalidInput that names the option and says what it takes.
+PlaceCommand parse(const RawPlaceOptions& raw);
 
 }  // namespace stowage

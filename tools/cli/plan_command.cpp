@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 
 #include "src/base/output_file.h"
@@ -12,9 +13,62 @@
 #include "tools/choices/machine_choice.h"
 #include "tools/cli/files.h"
 #include "tools/cli/plan_compare.h"
+#include "tools/console/text.h"
 
 namespace stowage {
 namespace {
+
+void add_model(CLI::App& plan, PlanCommand& command) {
+  const char* group = "What to plan: one of";
+  plan.add_option("GRAPH", command.graph_file, "a training step saved as JSON, or a trace of one")
+      ->type_name("FILE");
+  ModelWords& model = command.model;
+  const auto add = [&](const char* flag, std::string& word, const char* text, const char* type) {
+    return plan.add_option(flag, word, text)->group(group)->type_name(type);
+  };
+  add("--gpt", model.gpt, "LAYERSxWIDTH, gpt2[-medium|-large|-xl], 1.3b, 2.7b, 6.7b, 13b, 30b, 66b, 175b",
+      "MODEL");
+  add("--bert", model.bert, "LAYERSxWIDTH, base or large", "MODEL");
+  plan.add_flag("--max-model", command.max_model, "the largest GPT, between 12x768 and 175b, that fits")
+      ->group(group);
+  group = "Its shape";
+  add("--heads", model.heads, "attention heads (the model's own, or width / 64)", "N");
+  add("--sequence", model.sequence, "tokens per sample (1024, of bert 512)", "N");
+  add("--batch", model.batch, "samples per step (8)", "N");
+  add("--micro-batches", model.micro_batches,
+      "equal parts of the batch, gradients summed over them (as many as gradient groups; of bert 2 at least)",
+      "N");
+  add("--gradient-groups", model.gradient_groups,
+      "groups of micro-batches whose sums are added in a tree, a power of two (as many as devices)", "N");
+  add("--devices", model.devices,
+      "devices that train it together, each on its part of the batch: a power of two (1)", "N");
+  add("--vocabulary", model.vocabulary, "tokens there are (50304, of bert 30528)", "N");
+  add("--head-chunk", model.head_chunk,
+      "tokens whose logits exist at once: more are faster and take more memory (2048 to 8192, by width and "
+      "batch)",
+      "N");
+  add("--moments", model.moments,
+      "type of AdamW's moments of matrices: f32 (as it is), bf16 or 8bit, which give other numbers", "NAME");
+  add("--type", model.type, "f32, bf16 or fp16 (bf16 where --machine is a card that has it, else f32)",
+      "NAME");
+}
+
+void add_answer(CLI::App& plan, const char* group, PlanCommand& command) {
+  const auto add = [&](const char* flag, std::string& word, const char* text, const char* type) {
+    plan.add_option(flag, word, text)->group(group)->type_name(type);
+  };
+  add("--sweep", command.sweep,
+      "memory[=N]: N budgets from the minimum to the need; batch[=1,2,4]: batch sizes; devices[=1,2,4]: "
+      "numbers of devices",
+      "WHAT");
+  add("--plan-json", command.plan_file, "write the plan", "FILE");
+  add("--report", command.report_file, "write one HTML page: memory map, lanes, buckets, budgets", "FILE");
+  plan.add_option("--compare", command.compare, "two files of --plan-json, side by side")
+      ->group(group)
+      ->expected(2)
+      ->type_name("FILE");
+  plan.add_flag("--json", command.json, "answer as JSON")->group(group);
+}
 
 constexpr std::uintmax_t largest_file = 1ULL << 30;
 
@@ -22,7 +76,7 @@ using Json = nlohmann::ordered_json;
 
 std::string line(const Json& json) { return json.dump(1) + '\n'; }
 
-// What is planned, and what for.
+// The machine to plan for, and its usual type.
 struct Source {
   std::optional<MachineFile> machine;
   DataType type = DataType::f32;  // where --type is not given
@@ -53,8 +107,7 @@ void require_one_subject(const PlanCommand& command) {
   if (subjects == 0)
     throw InvalidInput(
         "nothing to plan: give a graph or trace file, --gpt LAYERSxWIDTH, --bert base, or --max-model; "
-        "stowage plan "
-        "--help lists the options");
+        "stowage plan --help lists the options");
   if (subjects > 1)
     throw InvalidInput("a graph file, --gpt, --bert and --max-model each say what to plan; give one of them");
   if (command.sweep.empty()) return;
@@ -72,29 +125,25 @@ Machine rates_for(const PlanCommand& command, const Source& source, DataType typ
   return command.rates;
 }
 
-// Rates of one of so many devices, and their budget.
+// Sets the rates of each of so many devices, and their budget.
 void take_devices(const PlanCommand& command, const Source& source, DataType type, std::int64_t devices,
                   PlanQuestion& question) {
   question.rates = rates_for(command, source, type, devices);
   question.take_budget(command.device_memory, command.host_memory, static_cast<int>(devices));
 }
 
-// What `read` makes of the text of the file at `path`, which its errors name.
+// Returns what `read` makes of the text of the file at `path`. Its errors name the path.
 template <class Read>
 auto read_saved(const std::string& path, const char* what, Read read) {
   const std::string text = read_file(path, largest_file, what);
-  try {
-    return read(text);
-  } catch (const InvalidInput& error) {
-    throw InvalidInput(fmt::format("'{}': {}", path, error.what()));
-  }
+  return with_prefix(fmt::format("'{}': ", path), [&] { return read(text); });
 }
 
 Graph read_graph(std::string_view text) {
   return is_trace(text) ? graph_from_trace(text) : graph_from_json(text);
 }
 
-// All but the model of --max-model.
+// Returns the question, without the model of --max-model.
 PlanQuestion question_of(const PlanCommand& command, const Source& source) {
   PlanQuestion question;
   question.options = command.options;
@@ -150,21 +199,14 @@ int sweep(const PlanCommand& command, const Source& source, std::string& output)
   return some ? 0 : 2;
 }
 
-// The page of one plan, beside what other budgets would give.
-std::string report_on(const PlanCommand& command, const PlanQuestion& question, const Plan& plan) {
-  const std::size_t points = command.options.policy == Policy::automatic ? report_points : 0;
-  return report_page(question, plan, question.model ? describe(*question.model) : question.source, points,
-                     command.progress);
-}
-
-void tell(const PlanCommand& command, const PlanQuestion& question, const PlanAnswer& answer,
-          const Plan& plan, PlanFiles& files, std::string& output) {
+void write_answer(const PlanCommand& command, const PlanQuestion& question, const PlanAnswer& answer,
+                  const Plan& plan, PlanFiles& files, std::string& output) {
   if (answer.feasible && files.plan.wanted()) {
     files.plan.write(to_json(plan));
     files.plan.commit();
   }
   if (answer.feasible && files.report.wanted()) {
-    files.report.write(report_on(command, question, plan));
+    files.report.write(report_page(question, plan, command.progress));
     files.report.commit();
   }
   output += command.json ? line(to_json(question, answer)) : describe(question, answer);
@@ -183,15 +225,15 @@ int largest_model(const PlanCommand& command, const Source& source, PlanFiles& f
                           !found.answer.feasible             ? "none: not even the smallest size fits"
                           : found.place + 1 == ladder.size() ? "175b, the end of the ladder of sizes"
                                                              : "the next size of the ladder does not fit");
-  tell(command, found.question, found.answer, plan, files, output);
+  write_answer(command, found.question, found.answer, plan, files, output);
   return found.answer.feasible ? 0 : 2;
 }
 
-int one(const PlanCommand& command, const Source& source, PlanFiles& files, std::string& output) {
+int answer_budget(const PlanCommand& command, const Source& source, PlanFiles& files, std::string& output) {
   const PlanQuestion question = question_of(command, source);
   Plan plan;
   const PlanAnswer found = answer(question, &plan);
-  tell(command, question, found, plan, files, output);
+  write_answer(command, question, found, plan, files, output);
   return found.feasible ? 0 : 2;
 }
 
@@ -214,6 +256,35 @@ int compare_files(const PlanCommand& command, std::string& output) {
 
 }  // namespace
 
+CLI::App* add_plan(CLI::App& app, RawPlanCommand& raw) {
+  CLI::App* plan = app.add_subcommand("plan", "Does a training step fit, and at what price");
+  plan->footer(
+      "SIZE is 64MiB, 1.5G (binary), 10MB (decimal) or plain bytes.\n"
+      "Exit code: 0 it fits, 2 it does not or the command line must change.");
+  plan->get_formatter()->column_width(34);
+  const char* group = "Plan and answer";
+  add_model(*plan, raw.command);
+  add_machine_options(*plan, PlanUser::plan, "Machine", raw.options);
+  add_plan_options(*plan, PlanUser::plan, group, raw.options);
+  add_answer(*plan, group, raw.command);
+  return plan;
+}
+
+PlanCommand parse(const RawPlanCommand& raw) {
+  PlanCommand command = raw.command;
+  command.machines = machines_folder();
+  command.machine = raw.options.machine;
+  const PlanChoice choice = parse(raw.options);
+  command.device_memory = choice.device_memory;
+  command.host_memory = choice.host_memory;
+  command.options = choice.options;
+  command.model.clips = !command.options.optimizer_in_backward;
+  if (command.options.optimizer_in_backward && !command.options.settings.speculates)
+    throw InvalidInput(
+        "--optimizer-in-backward makes updates early, which --speculate off forbids: leave one out");
+  return command;
+}
+
 int run_plan_command(const PlanCommand& command, std::string& output) {
   if (command.machine == "list") {
     output += list_machines(command.machines);
@@ -225,7 +296,7 @@ int run_plan_command(const PlanCommand& command, std::string& output) {
   const Source source = source_of(command);
   if (!command.sweep.empty()) return sweep(command, source, output);
   return command.max_model ? largest_model(command, source, files, output)
-                           : one(command, source, files, output);
+                           : answer_budget(command, source, files, output);
 }
 
 }  // namespace stowage

@@ -8,7 +8,8 @@
 
 #include "stowage/planner.h"
 #include "tools/choices/model_spec.h"
-#include "tools/cli/max_model.h"
+#include "tools/choices/plan_choice.h"
+#include "tools/cli/plan_sweep.h"
 
 namespace stowage {
 
@@ -37,5 +38,15 @@ struct PlanCommand {
 // not. Throws InvalidInput naming the option, or the file that cannot be read, parsed or written; nothing is
 // written then.
 int run_plan_command(const PlanCommand& command, std::string& output);
+
+// The command line before it is parsed. Must outlive the parsing.
+struct RawPlanCommand {
+  PlanCommand command;  // without what `options` say
+  RawPlanOptions options;
+};
+CLI::App* add_plan(CLI::App& app, RawPlanCommand& raw);
+
+// Throws InvalidInput that names the option and says what it takes.
+PlanCommand parse(const RawPlanCommand& raw);
 
 }  // namespace stowage

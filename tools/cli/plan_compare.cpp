@@ -15,7 +15,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::size_t most_shown = 20;
 
-// By tensor: its kind.
+// Returns the kind of each tensor.
 std::map<TensorId, TensorKind> kinds_of(const Plan& plan) {
   std::map<TensorId, TensorKind> kinds;
   for (const Bucket& bucket : plan.buckets) {
@@ -24,7 +24,7 @@ std::map<TensorId, TensorKind> kinds_of(const Plan& plan) {
   return kinds;
 }
 
-// What tells whether buckets of two plans are the same: their tensors, in order of id.
+// Returns the bucket's tensors in order of id, by which the buckets of two plans are matched.
 std::vector<TensorId> tensors_of(const Bucket& bucket) {
   std::vector<TensorId> tensors;
   for (const BucketTensor& place : bucket.tensors) tensors.push_back(place.tensor);

@@ -1,4 +1,5 @@
-// `stowage plan --sweep`: the same question at many budgets, batch sizes or numbers of devices, one row each.
+// `stowage plan --sweep` and --max-model: one question at many budgets, batch sizes, numbers of devices
+// or sizes.
 #pragma once
 
 #include <string>
@@ -21,18 +22,34 @@ struct Sweep {
 // that quotes `text`.
 Sweep parse_sweep(const std::string& text);
 
-// One row per batch size, the last of an open sweep the first that does not fit. The question has a model
-// and, for an open sweep, a device budget; InvalidInput otherwise.
+// Returns a row per batch size; an open sweep ends with the first that does not fit. Throws InvalidInput for
+// a question without a model, and for an open sweep without a device budget.
 std::vector<SweepRow> sweep_batch(PlanQuestion question, const std::vector<std::int64_t>& batches,
                                   const Progress& progress);
 
-// One row per number of devices, each with its own rates and, where `words` do not say otherwise, its own
-// gradient groups. The question's model is that of `words`, which name no number of devices, and its machine
-// a file; InvalidInput otherwise, and before anything is planned if one of the numbers is not possible.
+// Returns a row per number of devices, each with its own rates and, if `words` do not say otherwise, its own
+// gradient groups. `words`: those of the question's model, without a number of devices. Throws InvalidInput
+// for a question without a model or a machine file, and, before anything is planned, for a number that is
+// not possible.
 std::vector<SweepRow> sweep_devices(PlanQuestion question, const ModelWords& words,
                                     std::vector<std::int64_t> devices, const Progress& progress);
 
 std::string describe(const std::vector<SweepRow>& rows);
 nlohmann::ordered_json to_json(const std::vector<SweepRow>& rows);  // an array
+
+// `stowage plan --max-model`: the largest GPT of a ladder of sizes (gpt_ladder) that fits.
+struct MaxModel {
+  PlanQuestion question;  // of the largest that fits, or of the smallest size where none does
+  PlanAnswer answer;
+  std::size_t place = 0;  // on the ladder
+};
+
+// Finds it by bisection: if a size fits, all below it on the ladder do. `question` lacks the model and its
+// graph. `plan`: as in answer(). Throws InvalidInput if nothing limits the size.
+MaxModel max_model(PlanQuestion question, const std::vector<GptSize>& ladder, const ModelWords& words,
+                   DataType type, const Progress& progress, Plan* plan = nullptr);
+
+// Returns whether a plan fits. Plans only if the budget of host memory makes it necessary.
+bool fits(const PlanQuestion& question);
 
 }  // namespace stowage

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
@@ -12,6 +13,7 @@
 #include "stowage/error.h"
 #include "tools/cli/buffers_csv.h"
 #include "tools/cli/files.h"
+#include "tools/console/text.h"
 #include "tools/replay/caching_model.h"
 #include "tools/replay/pytorch_model.h"
 #include "tools/replay/replay.h"
@@ -29,8 +31,8 @@ struct PolicyAnswer {
   double nanoseconds = 0;
 };
 
-// Without a limit the simulated device has more than any policy needs: what it has beyond makes it slower to
-// open.
+// Returns the simulated device's memory: at most `limit`, and little more than any policy needs, because a
+// larger device is slower to open.
 Bytes device_bytes(const AllocationTrace& trace, Bytes limit) {
   constexpr Bytes most_live = Bytes{1} << 48U;
   return std::min(limit, 1_GiB + 8 * std::min(most_live, peak_live_bytes(trace)));
@@ -110,6 +112,47 @@ std::string table_of(const std::vector<PolicyAnswer>& answers) {
 }
 
 }  // namespace
+
+CLI::App* add_replay(CLI::App& app, RawReplayOptions& raw) {
+  CLI::App* replay =
+      app.add_subcommand("replay", "What allocators would hold for a program's allocations, and how fast");
+  replay->footer(
+      "FILE has the columns id, lower, upper and size, in any order: allocated at lower, freed at upper, "
+      "frees\n"
+      "first at equal times. It is one iteration, and is replayed three times over. Or it is a recorded "
+      "history\n"
+      "(docs/history.md), or what stowage run --record wrote, replayed once.\n"
+      "stowage: this library's caching allocator, on a simulated device whose mapping of memory is in its "
+      "times.\n"
+      "planned: iterations that come again get fixed offsets, the rest goes there; shown from its first plan "
+      "on.\n"
+      "pytorch, pytorch-expandable: models of PyTorch's caching allocator, without and with expandable "
+      "segments;\n"
+      "their times are those of the models, without any call of a device.\n"
+      "Times are of the second and later iterations, or of all where a history has no iterations.\n"
+      "SIZE is 64MiB, 1.5G (binary), 10MB (decimal) or plain bytes.\n"
+      "Exit code: 0, or 2 where a policy runs out of memory, or the command line or the file must change.");
+  replay->get_formatter()->column_width(34);
+  ReplayCommand& command = raw.command;
+  replay
+      ->add_option("FILE", command.file,
+                   "lifetimes as CSV, a history as JSON Lines, or a record of stowage run")
+      ->required()
+      ->type_name("");
+  replay->add_option("--policy", command.policy, fmt::format("{} or all", fmt::join(replay_policies(), ", ")))
+      ->type_name("POLICY")
+      ->capture_default_str();
+  replay->add_option("--limit", raw.limit, "what the device has (as much as is asked for)")
+      ->type_name("SIZE");
+  replay->add_flag("--json", command.json, "answer as JSON");
+  return replay;
+}
+
+ReplayCommand parse(const RawReplayOptions& raw) {
+  ReplayCommand command = raw.command;
+  if (!raw.limit.empty()) command.limit = with_prefix("--limit: ", [&] { return parse_bytes(raw.limit); });
+  return command;
+}
 
 const std::vector<std::string>& replay_policies() {
   static const std::vector<std::string> policies{"stowage", "planned", "pytorch", "pytorch-expandable"};

@@ -7,6 +7,10 @@
 
 #include "stowage/machine.h"
 
+namespace CLI {
+class App;
+}
+
 namespace stowage {
 
 struct ReplayCommand {
@@ -18,7 +22,7 @@ struct ReplayCommand {
   std::function<void(const std::string&)> progress = [](const std::string&) {};
 };
 
-// In the order in which "all" lists them.
+// Returns the names in the order in which "all" lists them.
 const std::vector<std::string>& replay_policies();
 
 // Appends to `output` a header line and one line for each policy: policy, operations, peak_live_bytes,
@@ -27,5 +31,16 @@ const std::vector<std::string>& replay_policies();
 // policy `planned` is measured from its first plan on. Returns the exit code: 0, or 2 where a policy runs out
 // of the limit. Throws InvalidInput naming the option, or the file that cannot be read or parsed.
 int run_replay_command(const ReplayCommand& command, std::string& output);
+
+// The command line before it is parsed. Must outlive the parsing.
+struct RawReplayOptions {
+  ReplayCommand command;
+  std::string limit;  // "": not given
+};
+
+CLI::App* add_replay(CLI::App& app, RawReplayOptions& raw);
+
+// Throws InvalidInput that names the option and says what it takes.
+ReplayCommand parse(const RawReplayOptions& raw);
 
 }  // namespace stowage

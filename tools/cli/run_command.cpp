@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
@@ -14,6 +15,7 @@
 #include <ctime>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <set>
 #include <thread>
 
@@ -25,9 +27,17 @@
 #include "stowage/error.h"
 #include "tools/cli/child_process.h"
 #include "tools/cli/run_report.h"
+#include "tools/console/text.h"
 
 namespace stowage {
 namespace {
+
+constexpr Bytes smallest_spill = 2_MiB;
+
+std::optional<Bytes> size_of(const char* option, const std::string& text) {
+  if (text.empty()) return std::nullopt;
+  return with_prefix(option, [&] { return parse_bytes(text); });
+}
 
 namespace fs = std::filesystem;
 
@@ -84,7 +94,7 @@ bool is_of_program(const fs::path& process, const std::string& folder) {
   return false;
 }
 
-// Those of `running` are in it already.
+// Adds the program's processes that are not in `running` yet.
 void add_running_processes(const std::string& folder, std::set<int>& running) {
   std::error_code error;
   for (const fs::directory_entry& entry : fs::directory_iterator("/proc", error)) {
@@ -96,8 +106,9 @@ void add_running_processes(const std::string& folder, std::set<int>& running) {
   }
 }
 
-// The processes that go on when the program has ended. One that is forked while the list is read may be
-// missing from it, and its parent gone when it is read again: it is read until nothing new is found.
+// Returns the processes that go on when the program has ended. A process that is forked while the list is
+// read may be missing from it, and its parent gone at the next reading: the list is read until nothing new
+// is found.
 std::set<int> running_processes(const std::string& folder) {
   std::set<int> running;
   std::size_t before = 0;
@@ -109,7 +120,7 @@ std::set<int> running_processes(const std::string& folder) {
   return running;
 }
 
-// As above, of those that do not end within a short while: a child that was just killed takes its time.
+// Returns the processes that do not end within a short while: a child that was just killed takes its time.
 std::set<int> lasting_processes(const std::string& folder) {
   constexpr std::chrono::milliseconds patience{100}, pause{10};
   const auto end = std::chrono::steady_clock::now() + patience;
@@ -121,7 +132,7 @@ std::set<int> lasting_processes(const std::string& folder) {
   return running;
 }
 
-// What the files of lines told that are not in the record.
+// Findings from the files of lines that are not in the record.
 struct Remains {
   std::set<int> running;        // processes that write their lines themselves
   std::uint64_t unwritten = 0;  // processes that could not write all of their lines
@@ -149,8 +160,8 @@ Remains take_remains(const std::string& folder, const std::string& record) {
   return remains;
 }
 
-// The file that the program's processes append to: the user's, or one of our own that goes when this does,
-// from which a device or a FIFO of the user's gets it at the end.
+// The file that the program's processes append to: the user's, or a temporary one, which is copied at the end
+// if the user's is a device or a FIFO.
 class RecordFile {
  public:
   // "-" is the standard error: the standard output is the program's.
@@ -245,13 +256,13 @@ std::vector<std::pair<std::string, std::string>> variables_for(const RunCommand&
           {"STOWAGE_RUN_START", std::to_string(monotonic_ns())}};
 }
 
-std::string told(const ChildEnd& end) {
+std::string end_text(const ChildEnd& end) {
   return end.by_signal ? fmt::format("ended by signal {} ({})", end.number, strsignal(end.number))
                        : fmt::format("exit code {}", end.number);
 }
 
 void write_report(const RunCommand& command, const RunRecord& record, const ChildEnd& end, OutputFile& file) {
-  const RunReport report{command.program, command.limit, command.spill, told(end)};
+  const RunReport report{command.program, command.limit, command.spill, end_text(end)};
   if (command.report_file == "-") {
     std::fputs(run_report_text(report, record).c_str(), stderr);
     return;
@@ -262,7 +273,7 @@ void write_report(const RunCommand& command, const RunRecord& record, const Chil
   file.commit();
 }
 
-void tell(const RunCommand& command, const RunRecord& record) {
+void print_notes(const RunCommand& command, const RunRecord& record) {
   const std::string nothing = nothing_caught(record);
   if (!nothing.empty()) std::fprintf(stderr, "stowage: %s\n", nothing.c_str());
   if (nothing.empty() && !records_calls(command)) return;  // nobody asked how many there are
@@ -280,12 +291,58 @@ ChildEnd run_and_report(const RunCommand& command) {
   record.running = remains.running;
   record.unwritten = remains.unwritten;
   record_file.finish();
-  if (command.report_file != "-") tell(command, record);
+  if (command.report_file != "-") print_notes(command, record);
   write_report(command, record, end, report_file);
   return end;
 }
 
 }  // namespace
+
+CLI::App* add_run(CLI::App& app, RawRunOptions& raw) {
+  CLI::App* run = app.add_subcommand("run", "Runs a CUDA program, with its memory calls watched and limited");
+  run->footer(
+      "As in: stowage run --limit 6GiB --report memory.html -- PROGRAM ARGUMENTS\n"
+      "SIZE is 6GiB, 1.5G (binary), 10MB (decimal) or plain bytes.\n"
+      "Exit code: the program's own, or the signal that ended it; 2 where it could not be started.");
+  run->get_formatter()->column_width(34);
+  run->add_option("--limit", raw.limit, "make every card look no larger than this")->type_name("SIZE");
+  run->add_option("--spill", raw.spill, "go on in so much memory of the host where a card is full")
+      ->type_name("SIZE");
+  run->add_flag("--cache", raw.command.cache, "keep what cudaMalloc gave out, and give it out again");
+  run->add_option("--record", raw.command.record_file, "write every memory call to this file, as CSV")
+      ->type_name("FILE");
+  run->add_option("--report", raw.command.report_file,
+                  "write what was used here at the end: a page (.html), text, or - for stderr")
+      ->type_name("FILE");
+  return run;
+}
+
+std::vector<std::string> cut_program(std::vector<std::string>& words) {
+  if (words.empty() || words.front() != "run") return {};
+  const auto mark = std::find(words.begin(), words.end(), "--");
+  if (mark == words.end()) return {};
+  std::vector<std::string> program(mark + 1, words.end());
+  words.erase(mark, words.end());
+  return program;
+}
+
+void require_program(const RunCommand& command) {
+  if (!command.program.empty()) return;
+  throw InvalidInput(
+      "run: there is no program; give it behind --, as in stowage run --limit 6GiB -- PROGRAM");
+}
+
+RunCommand parse(const RawRunOptions& raw) {
+  RunCommand command = raw.command;
+  command.limit = size_of("--limit: ", raw.limit);
+  command.spill = size_of("--spill: ", raw.spill);
+  if (command.limit == Bytes{0})
+    throw InvalidInput("--limit: a card of 0 bytes runs nothing; give at least 1");
+  if (command.spill && *command.spill < smallest_spill)
+    throw InvalidInput("--spill: memory is taken in steps of 2 MiB; give at least that, or leave it out");
+  require_program(command);
+  return command;
+}
 
 int run_run_command(const RunCommand& command) { return end_as(run_and_report(within_outer(command))); }
 

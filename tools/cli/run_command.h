@@ -7,6 +7,10 @@
 
 #include "stowage/bytes.h"
 
+namespace CLI {
+class App;
+}
+
 namespace stowage {
 
 struct RunCommand {
@@ -18,9 +22,28 @@ struct RunCommand {
   std::string report_file;           // what was used; "-": text on stderr; empty: none
 };
 
-// Runs the program to its end and writes the report. Returns its exit code; where a signal ended it, ends by
-// the same one. Says on stderr where no call was caught. Throws InvalidInput naming the program that cannot
-// be started, or the file that cannot be written.
+// Runs the program to its end and writes the report. Returns its exit code; if a signal ended it, ends by the
+// same signal. Says on stderr if no call was caught. Throws InvalidInput naming the program that cannot be
+// started, or the file that cannot be written.
 int run_run_command(const RunCommand& command);
+
+// The command line before it is parsed. Must outlive the parsing.
+struct RawRunOptions {
+  RunCommand command;
+  std::string limit, spill;  // "": not given
+};
+
+CLI::App* add_run(CLI::App& app, RawRunOptions& raw);
+
+// Cuts the program's words, those behind the first "--", off the words of `run`, and returns them. Returns
+// nothing for other commands.
+std::vector<std::string> cut_program(std::vector<std::string>& words);
+
+// Throws InvalidInput if there is no program. Its words may stand among the options, and would be reported as
+// mistaken ones.
+void require_program(const RunCommand& command);
+
+// Throws InvalidInput that names the option and says what it takes.
+RunCommand parse(const RawRunOptions& raw);
 
 }  // namespace stowage

@@ -114,7 +114,7 @@ void add_spill(RunSpill& spill, const Row& row) {
   hold_spilled(spill, row.time);
 }
 
-// The process's end, or that of its first call: what it holds, it held until then.
+// Adds the line of a process's end, or of its first call's end: it held until then what it holds.
 void add_calls(RunProcess& process, const Row& row) {
   process.has_ended = true;
   process.calls = std::max(process.calls, number_in<std::uint64_t>(row.detail).value_or(0));

@@ -13,8 +13,8 @@
 
 namespace stowage {
 
-// The largest value in each stretch of time, all as long, at most 2,048 of them: as time goes on they get
-// longer.
+// The largest value in each stretch of time, all as long, at most 2,048 of them: as time goes on they
+// get longer.
 class RunCurve {
  public:
   void add(std::uint64_t time_ns, Bytes value);
@@ -22,7 +22,8 @@ class RunCurve {
   std::uint64_t step_ns() const { return step_ns_; }
   std::uint64_t first_ns() const { return first_ns_; }
   std::uint64_t last_ns() const { return last_ns_; }
-  // In steps of `step_ns`, a multiple of step_ns(), from time 0; 0 before the first and after the last time.
+  // Returns the values in steps of `step_ns`, a multiple of step_ns(), from time 0; 0 before the first and
+  // after the last time.
   std::vector<Bytes> values(std::uint64_t step_ns) const;
 
  private:
@@ -60,7 +61,7 @@ struct RunCard {
   RunHeld held;
 };
 
-// What went to the host in the place of the card.
+// Memory that went to the host in place of the card.
 struct RunSpill {
   std::uint64_t calls = 0;
   std::uint64_t full = 0;    // calls that found no more of it
@@ -109,7 +110,7 @@ struct RunRecord {
   std::uint64_t without_end() const;  // images with calls that were killed or crashed
 };
 
-// Any text is taken: lines that are none of the record's count as unreadable.
+// Takes any text: lines that are not of a record count as unreadable.
 RunRecord read_run_record(std::istream& text);
 
 }  // namespace stowage

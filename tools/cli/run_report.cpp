@@ -48,7 +48,7 @@ Total total_of(const RunRecord& record) {
   return total;
 }
 
-// What all processes together held, largest in each step.
+// Memory that all processes held together: the largest value in each step.
 struct Together {
   std::uint64_t step_ns = 1;
   std::vector<Bytes> values;
@@ -80,7 +80,7 @@ Together together(const RunRecord& record, int device) {
   return together(curves, peak);
 }
 
-// What went to the host in the place of the card, of all processes.
+// Memory of all processes that went to the host in place of the card.
 struct Spilled {
   std::uint64_t calls = 0, full = 0, failed = 0;
   Bytes bytes = 0, asked = 0;  // `asked`: of all that belongs on a card
@@ -125,7 +125,7 @@ std::string spilled_text(const Spilled& spilled) {
       exact(spilled.sum.peak));
 }
 
-// What is known of the cost. How often a program touches its memory is not.
+// Says what is known of the cost. How often a program touches its memory is not known.
 std::string spill_cost(const Spilled& spilled) {
   return fmt::format(
       "{:.3g} GiB s of memory lived across the link, {} of all that the program held of the card and the "
@@ -273,8 +273,7 @@ std::string nothing_caught(const RunRecord& record) {
   if (record.calls() > 0) return {};
   if (record.processes.empty()) {
     return "0 calls were caught: no process took the libraries in, so the program is linked statically, "
-           "set-uid, or "
-           "not of x86-64";
+           "set-uid, or not of x86-64";
   }
   const bool all_ended = std::all_of(record.processes.begin(), record.processes.end(),
                                      [](const auto& image) { return image.second.has_ended; });
@@ -349,8 +348,7 @@ std::string run_report_html(const RunReport& report, const RunRecord& record) {
       "<h2>Calls by kind</h2>\n" + kinds_table(total) + "\n<h2>Processes</h2>\n" + processes_table(record);
   return page +
          "\n<p>Bytes are those that the program asked for. Managed memory, and memory on the host, are no "
-         "part of a "
-         "device's peak.</p></body></html>\n";
+         "part of a device's peak.</p></body></html>\n";
 }
 
 }  // namespace stowage

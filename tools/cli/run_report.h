@@ -1,4 +1,4 @@
-// What `stowage run` says of a program's memory at its end.
+// The report of `stowage run` on a program's memory.
 #pragma once
 
 #include <optional>
@@ -15,14 +15,14 @@ struct RunReport {
   std::string end;  // "exit code 0"
 };
 
-// Why no call was caught, in one line; empty where some were.
+// Says in one line why no call was caught; empty if some were.
 std::string nothing_caught(const RunRecord& record);
 
-// Why calls may be missing in the record, in one line; empty where all of them are there.
+// Says in one line why calls may be missing in the record; empty if all are there.
 std::string calls_missing(const RunRecord& record);
 
 std::string run_report_text(const RunReport& report, const RunRecord& record);
-// One page without links: memory over time for each card, calls by kind, processes.
+// Returns a page without links: memory over time for each card, calls by kind, processes.
 std::string run_report_html(const RunReport& report, const RunRecord& record);
 
 }  // namespace stowage

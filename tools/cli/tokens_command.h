@@ -8,6 +8,10 @@
 
 #include "stowage/token_shards.h"
 
+namespace CLI {
+class App;
+}
+
 namespace stowage {
 
 struct TokensTrainCommand {
@@ -28,5 +32,18 @@ struct TokensEncodeCommand {
 // file that cannot be read, parsed or written; then nothing half-written is left.
 int run_tokens_train_command(const TokensTrainCommand& command, std::string& output);
 int run_tokens_encode_command(const TokensEncodeCommand& command, std::string& output);
+
+// The command line before it is parsed. Must outlive the parsing.
+struct RawTokensOptions {
+  TokensTrainCommand train;
+  TokensEncodeCommand encode;
+  int version = 0;  // 0: not given
+  const CLI::App* train_app = nullptr;
+};
+
+CLI::App* add_tokens(CLI::App& app, RawTokensOptions& raw);
+
+// Throws InvalidInput that names the option and says what it takes.
+TokensEncodeCommand parse(const RawTokensOptions& raw);
 
 }  // namespace stowage

@@ -7,8 +7,8 @@
 
 namespace stowage {
 
-// That of `names` which `word` begins, or else which takes the fewest changed letters; empty where those are
-// more than half.
+// Returns the name that `word` begins, or else the name that takes the fewest changed letters; empty if these
+// are more than half of the word.
 std::string nearest(const std::string& word, const std::vector<std::string>& names);
 
 // The message about the first word that is unknown to `app`, or to the command that the line names. Empty if

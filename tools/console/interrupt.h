@@ -9,14 +9,14 @@ namespace stowage {
 
 inline constexpr int interrupted_code = 130;  // the program's exit code where one came
 
-// Installs the handler; from then on `interrupted` tells whether one came.
+// Installs the handler; from then on `interrupted` says whether a signal came.
 void watch_interrupts();
 bool interrupted();
-// The first that came, for people: "Ctrl-C", "SIGTERM", "SIGHUP (its terminal was closed)" or "SIGPIPE
-// (nobody reads its output)"; "" where none came.
+// Returns the first signal that came, for people: "Ctrl-C", "SIGTERM", "SIGHUP (its terminal was closed)" or
+// "SIGPIPE (nobody reads its output)"; "" where none came.
 std::string interrupted_by();
 int interrupt_signal();  // that signal's number; 0 where none came
-// As if that signal had come, unless one has.
+// Behaves as if that signal had come, unless one has.
 void count_as_interrupted(int signal);
 
 }  // namespace stowage

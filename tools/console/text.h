@@ -1,4 +1,4 @@
-// How commands and programs write numbers and tables for people.
+// How programs write numbers and tables for people, and read what people write in options.
 #pragma once
 
 #include <fmt/format.h>
@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "stowage/error.h"
 #include "stowage/machine.h"
 
 namespace stowage {
@@ -17,10 +18,29 @@ namespace stowage {
 std::string grouped(std::uint64_t number);
 // "1.2 us", "34.5 ms", "1.20 s", "4 min 05 s"
 std::string format_seconds(double seconds);
-// "12.5%" of `whole`; "0.0%" of nothing.
+// "12.5%" of 0.125
+std::string percent(double share);
+// "12.5%" of `whole`; "0.0%" if that is 0.
 std::string share(Bytes part, Bytes whole);
 // "84.52 MiB (88627609 bytes)", or "unlimited"
 std::string exact(Bytes bytes);
+
+// Returns what `action` returns. Puts `prefix`, such as "--limit: ", before the message of an InvalidInput.
+template <class Action>
+auto with_prefix(std::string_view prefix, Action action) {
+  try {
+    return action();
+  } catch (const InvalidInput& error) {
+    throw InvalidInput(fmt::format("{}{}", prefix, error.what()));
+  }
+}
+
+// Parses a size as parse_bytes does, or "unlimited".
+Bytes parse_limit(const std::string& text);
+
+// Parses a rate of at least 1 byte per second ("8GB/s", "8GB", "8000000000"), or "unthrottled": copies as
+// fast as memory. Throws InvalidInput that quotes `text`.
+Link parse_link(const std::string& text);
 
 // A label column, then text.
 class Lines {

@@ -1,9 +1,9 @@
-// Underway: what a program does before its first step, told to whoever waits for it.
+// Underway: shows the user what a program does before its first step.
 //
 // After a second the user sees it: on a terminal (stderr) as one line that is rewritten, with the seconds so
 // far and the share that is done where that is known; elsewhere as one line on stdout. A signal that asks the
-// run to stop (interrupt.h) ends the program within a fraction of a second, whatever the work is in the midst
-// of: what `OnAbandon` names is undone, and the exit code is 130.
+// run to stop (interrupt.h) ends the program within a fraction of a second, even in the midst of work:
+// `OnAbandon` undoes what it names, and the exit code is 130.
 #pragma once
 
 #include <atomic>
@@ -30,7 +30,7 @@ class OnAbandon {
   std::list<std::function<void()>>::iterator place_;
 };
 
-// Another reason to abandon what is under way, as long as this lives: `why` is called a few times a second,
+// Another reason to abandon the work under way, as long as this lives: `why` is called a few times a second,
 // on another thread, and returns what to say, "" as long as there is no reason. The exit code is then 1.
 class EndOfWork {
  public:

@@ -7,12 +7,12 @@
 
 #include "stowage/caching_allocator.h"
 #include "stowage/simulated_device.h"
-#include "tools/replay/allocator_model.h"
+#include "tools/replay/replay.h"
 
 namespace stowage {
 
-// The device runs in virtual time and no work is ever enqueued, so releases have always passed. Nothing
-// touches the memory: what is reserved costs addresses, not memory of the host.
+// The device runs in virtual time and no work is ever enqueued, so releases have always passed. No code
+// touches the memory: reserved bytes cost addresses, not memory of the host.
 class CachingModel : public AllocatorModel {
  public:
   // `plans`: iterations that come again get fixed offsets (CachingAllocatorOptions::plan_periods).
@@ -23,7 +23,7 @@ class CachingModel : public AllocatorModel {
   Bytes reserved_bytes() const override;
   void release_cached() override { allocator_->trim(); }
   void begin_iteration() override { allocator_->begin_iteration(); }
-  // With plans: from the first one on.
+  // Returns true from the first plan on; without plans, always.
   bool is_warm() const override;
   AllocatorStatistics statistics() const { return allocator_->statistics(); }
 

@@ -20,7 +20,7 @@ class Draws {
     value = (value ^ (value >> 27U)) * 0x94d049bb133111ebU;
     return low + (value ^ (value >> 31U)) % (high - low + 1);
   }
-  // From 2^low to 2^high bytes, each power of two as likely as the next.
+  // Returns 2^low to 2^high bytes, each power of two as likely as the next.
   Bytes bytes(std::uint64_t low, std::uint64_t high) {
     const Bytes power = Bytes{1} << between(low, high - 1);
     return power + between(0, power - 1);
@@ -93,7 +93,7 @@ class Program {
   TraceBuilder builder_;
 };
 
-// One in 50 of many short blocks stays to the end.
+// Many short blocks, of which 1 in 50 stays to the end.
 AllocationTrace long_among_short(std::uint64_t seed) {
   Program program(seed);
   std::vector<AllocationId> live, staying;
@@ -130,8 +130,8 @@ AllocationTrace growing_among_short(std::uint64_t seed) {
   return program.finish();
 }
 
-// Training with inputs of another length at each step: activations are kept through forward and released in
-// backward.
+// Training with inputs of another length at each step: activations are kept through forward and released
+// in backward.
 AllocationTrace steps_of_varied_length(std::uint64_t seed) {
   Program program(seed);
   std::vector<AllocationId> weights;

@@ -1,4 +1,4 @@
-// What a program would ask of an allocator that runs the steps of graphs op by op.
+// The requests that a program makes of an allocator when it runs the steps of graphs op by op.
 #pragma once
 
 #include <span>
@@ -27,8 +27,8 @@ class StepListener {
 // that touches it last (a workspace: its only one). Nothing is aliased.
 void play_step(const Graph& graph, StepListener& listener);
 
-// Each graph is one iteration. Parameters and optimizer state, those of the first graph, are allocated ahead
-// and stay; then as play_step. On one stream.
+// Makes each graph one iteration, on one stream. Parameters and optimizer state, those of the first graph,
+// are allocated ahead and stay; the rest is as in play_step.
 AllocationTrace trace_of_steps(std::span<const Graph> graphs);
 
 }  // namespace stowage

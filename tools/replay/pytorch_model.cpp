@@ -137,7 +137,7 @@ PytorchModel::Block* PytorchModel::take_segment(Pool& pool, Bytes bytes, std::ui
   return new_block(block);
 }
 
-// try_allocate_expandable_block: pages are mapped from the candidate on until it is large enough. Where they
+// try_allocate_expandable_block: pages are mapped from the candidate on until it is large enough. If pages
 // run out, those mapped so far stay in the pool.
 PytorchModel::Block* PytorchModel::take_expanded(Pool& pool, Bytes bytes, std::uint32_t stream) {
   Block* block = find_expandable(pool, bytes, stream);
@@ -227,7 +227,8 @@ void PytorchModel::merge(Block* block, Block* neighbour) {
   drop(neighbour);
 }
 
-// map_block: whole pages from the block's address on, which is that of a page. False: they do not fit.
+// map_block: maps whole pages from the block's address on, where a page begins. Returns false if they do
+// not fit.
 bool PytorchModel::map(Block* block, Bytes bytes) {
   const Bytes mapped = round_up(bytes, block->pool->page_bytes());
   if (!fits(mapped)) return false;

@@ -2,11 +2,11 @@
 //
 // The rules are those of c10/cuda/CUDACachingAllocator.cpp, pytorch/pytorch at commit
 // 001074d25084fdb87a799823e395a50f5ec044d3: the comment at its top, Note [Expandable Segments], and the
-// functions named at each rule in pytorch_model.cpp. Its settings are the documented defaults (max_split_size
-// unlimited, no roundup_power2_divisions, no garbage_collection_threshold, no memory fraction); `expandable`
-// is expandable_segments:True. Left out, since a trace does not say it: uses on other streams
-// (record_stream), CUDA graphs' private pools. Segments get ascending addresses, as a fresh device gives
-// them.
+// functions named at each rule in pytorch_model.cpp. Its settings are the documented defaults
+// (max_split_size unlimited, no roundup_power2_divisions, no garbage_collection_threshold, no memory
+// fraction); `expandable` is expandable_segments:True. Left out, since a trace does not say it: uses on
+// other streams (record_stream), CUDA graphs' private pools. Segments get ascending addresses, as a fresh
+// device gives them.
 #pragma once
 
 #include <deque>
@@ -14,7 +14,7 @@
 #include <set>
 #include <vector>
 
-#include "tools/replay/allocator_model.h"
+#include "tools/replay/replay.h"
 
 namespace stowage {
 

@@ -29,7 +29,7 @@ void count(ReplayPeaks& peaks, Bytes live, Bytes reserved) {
 
 using Clock = std::chrono::steady_clock;
 
-// Of the operations from `begin` on, in nanoseconds, beginnings of iterations left out.
+// Returns the nanoseconds of the operations from `begin` on, without the beginnings of iterations.
 double timed(const AllocationTrace& trace, std::size_t begin, AllocatorModel& model) {
   std::size_t next = 0;
   std::chrono::nanoseconds total{0};

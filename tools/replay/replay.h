@@ -1,14 +1,36 @@
 // Playing a trace to an allocator: what it holds at most, against what is live at most.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
 
 #include "src/history/allocation_trace.h"
-#include "tools/replay/allocator_model.h"
 
 namespace stowage {
+
+// An allocator that trace operations can be played to: a real one, or the rules of one over addresses alone.
+class AllocatorModel {
+ public:
+  AllocatorModel() = default;
+  AllocatorModel(const AllocatorModel&) = delete;
+  AllocatorModel& operator=(const AllocatorModel&) = delete;
+  virtual ~AllocatorModel() = default;
+
+  // Ids as in a trace. Returns where the bytes are: those of two live allocations never overlap. Throws
+  // OutOfMemory, and then nothing is allocated.
+  virtual std::uint64_t allocate(AllocationId id, Bytes bytes, std::uint32_t stream) = 0;
+  virtual void free(AllocationId id) = 0;
+  virtual void begin_iteration() {}
+
+  // Returns the bytes that it holds of the device.
+  virtual Bytes reserved_bytes() const = 0;
+  // Gives back memory that nothing uses, as far as it can.
+  virtual void release_cached() = 0;
+  // False as long as it only learns, and peaks do not say yet what it can do.
+  virtual bool is_warm() const { return true; }
+};
 
 struct ReplayPeaks {
   std::uint64_t operations = 0;
@@ -32,8 +54,9 @@ ReplayResult replay(const AllocationTrace& trace, AllocatorModel& model);
 
 using MakeModel = std::function<std::unique_ptr<AllocatorModel>()>;
 
-// Wall time for each operation from the second iteration on (of all, where there are fewer than two), nothing
-// else being done: the lowest of some replays, each to a new model. 0 where one runs out of memory.
+// Returns the wall time of an operation from the second iteration on (of all operations if there are fewer
+// than two iterations), without other work: the lowest of some replays, each to a new model. 0 if one runs
+// out of memory.
 double nanoseconds_per_operation(const AllocationTrace& trace, const MakeModel& make_model);
 
 }  // namespace stowage

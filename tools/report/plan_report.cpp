@@ -6,12 +6,9 @@
 #include <utility>
 
 #include "stowage/planner.h"
-#include "tools/report/belongs.h"
+#include "tools/report/check_report_input.h"
 #include "tools/report/escape.h"
-#include "tools/report/page_text.h"
 #include "tools/report/report_data.h"
-#include "tools/report/run_data.h"
-#include "tools/report/summary.h"
 #include "tools/report/tally.h"
 
 namespace stowage {

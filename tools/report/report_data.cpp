@@ -4,8 +4,7 @@
 #include <cmath>
 #include <unordered_map>
 
-#include "tools/report/belongs.h"
-#include "tools/report/run_data.h"
+#include "tools/report/check_report_input.h"
 
 namespace stowage::report {
 namespace {
@@ -142,7 +141,32 @@ json curve_json(std::vector<CurvePoint> curve) {
   return list;
 }
 
+json columns_json(const std::vector<RunColumn>& columns) {
+  json list = json::array();
+  for (const RunColumn& column : columns) {
+    list.push_back(column.first);
+    list.push_back(column.last);
+    list.push_back(column.least);
+    list.push_back(column.mean);
+    list.push_back(column.most);
+  }
+  return list;
+}
+
+json chart_json(const RunChart& chart) {
+  json lines = json::array();
+  for (const RunLine& line : chart.lines)
+    lines.push_back({{"name", line.name}, {"points", line.points}, {"columns", columns_json(line.columns)}});
+  return {{"title", chart.title}, {"logarithmic", chart.logarithmic}, {"lines", std::move(lines)}};
+}
+
 }  // namespace
+
+json run_data(const RunHistory& run) {
+  json charts = json::array();
+  for (const RunChart& chart : run.charts) charts.push_back(chart_json(chart));
+  return charts;
+}
 
 json report_data(const Graph& graph, const Plan& plan, const Timeline& timeline, const Machine& machine,
                  const ReportOptions& options) {

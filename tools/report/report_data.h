@@ -1,3 +1,19 @@
+// The parts of the page that plan_report puts together: files, data and head.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+#include "stowage/plan_report.h"
+
+namespace stowage::report {
+
+// The files of tools/report/page, as CMake embeds them.
+extern const std::string_view page_html;  // with {{slots}} for what plan_report fills in
+extern const std::string_view page_style;
+extern const std::string_view page_script;  // all of the page's scripts, in order
+
 // A plan as the page's data: JSON of integers and one table of strings.
 //
 //   names         lists of words by code: kinds, residencies, instructions, lanes, phases
@@ -8,21 +24,34 @@
 //   instructions  [kind, lane, op, lifetime, begin, end], six per instruction; -1: none; times in ns
 //   uses, waits   per instruction: lifetimes; instructions, one of the step before as -1 - id
 //   ops           [name, kernel, phase, unit], four per op of the graph; unit -1: none
-//   run           tools/report/run_data.h; empty without one
+//   run           run_data(); empty without a run
 //   positions, period, gate, peak, room, limit, overhead, curve
 //
 // `room` is what the budget leaves for the arena, `limit` the budget, both null without one. `curve` holds
 // [bytes or null, step s, bound s] by rising budget; the seconds are null where it is infeasible.
-#pragma once
-
-#include <nlohmann/json.hpp>
-
-#include "stowage/plan_report.h"
-
-namespace stowage::report {
-
-// Of a plan that require_belongs accepts, and its timeline that require_times accepts.
+//
+// Requires a plan that require_belongs accepts, and a timeline that require_times accepts.
 nlohmann::json report_data(const Graph& graph, const Plan& plan, const Timeline& timeline,
                            const Machine& machine, const ReportOptions& options);
+
+// A run that require_run accepts as the page's charts:
+// [{title, logarithmic, lines: [{name, points, columns: [first, last, least, mean, most, …]}]}]
+nlohmann::json run_data(const RunHistory& run);
+
+// The head of the page, as HTML: what a reader wants to know before any picture.
+
+// Returns groups of labelled facts: memory, host, traffic, step, machine. `peer_bytes`: as in tally.h.
+std::string facts_html(const Plan& plan, const Timeline& timeline, const Machine& machine,
+                       const ReportOptions& options, Bytes peer_bytes = 0);
+
+// Return a run's failure, and groups of facts about it in a row of their own.
+std::string failure_html(const RunHistory& run);
+std::string run_html(const RunHistory& run);
+
+// Returns a line on how the step ends up: "fits", or which budget it breaks.
+std::string verdict_html(const Plan& plan, const Machine& machine, const Budget& budget);
+
+// "245 ms", "1.32 s": for people.
+std::string seconds_text(double seconds);
 
 }  // namespace stowage::report

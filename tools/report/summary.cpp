@@ -1,18 +1,16 @@
-#include "tools/report/summary.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 
-#include "tools/report/belongs.h"
+#include "tools/report/check_report_input.h"
 #include "tools/report/escape.h"
 #include "tools/report/report_data.h"
 
 namespace stowage::report {
 namespace {
 
-// One titled list of labels and values, escaped here.
+// A titled list of labels and values, which it escapes.
 class Group {
  public:
   explicit Group(std::string_view title)

@@ -27,7 +27,7 @@ std::vector<bool> saved_for_backward(const Graph& graph) {
   return saved;
 }
 
-// Of a bucket of optimizer state: what makes master weights, beside the moments.
+// Returns the bytes of a bucket of optimizer state that make master weights; the others are moments.
 Bytes master_bytes(const Graph& graph, const Bucket& bucket) {
   Bytes bytes = 0;
   for (const BucketTensor& place : bucket.tensors) {

@@ -1,4 +1,4 @@
-// Where a plan keeps things, counted.
+// Counts of what a plan keeps where.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ PlanTally tally(const Graph& graph, const Plan& plan);
 
 // Host memory of a plan by what it holds. An engine allocates these bytes for the plan's buckets and records.
 struct HostTally {
-  Bytes weights = 0;  // parameters, with what makes master weights of them
+  Bytes weights = 0;  // parameters, and the state that makes master weights of them
   Bytes moments = 0, gradients = 0, undo = 0, inputs = 0;
   Bytes activations = 0;  // with the parts of the norm
   Bytes total() const { return weights + moments + gradients + undo + activations + inputs; }
@@ -49,7 +49,8 @@ struct ParameterCount {
 };
 ParameterCount parameter_count(const Graph& graph);
 
-// What a rank receives from the others in one step; what is gathered anew counts anew. 0 without others.
+// Returns the bytes that a rank receives from the others in one step, repeated gathers included; 0
+// without others.
 Bytes peer_bytes(const Graph& graph, const Plan& plan);
 
 // "4 micro-batches in 2 gradient groups", or "4 micro-batches" where there is one group.

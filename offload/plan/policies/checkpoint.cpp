@@ -16,7 +16,7 @@ void add_checkpoint(PolicyProblems& problems, std::vector<PolicyMember>& members
   const Problem& problem = problems.with_single_tensors();
   members.push_back({.problem = &problem,
                      .choices = policy_choices(problem, Activations::checkpoint, LoadChoice::resident),
-                     .handicaps = {},
+                     .waits = {},
                      .distance = 2});
 }
 

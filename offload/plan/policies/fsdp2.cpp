@@ -26,7 +26,7 @@ void add_fsdp2(PolicyProblems& problems, std::vector<PolicyMember>& members) {
                            .activations = activations,
                            .gathered = gathered,
                            .choices = policy_choices(problem, activations, LoadChoice::each_unit, gathered),
-                           .handicaps = {.wait_for_updates = true},
+                           .waits = {.for_updates = true},
                            .distance = distance});
     }
 }

@@ -29,6 +29,7 @@ void add_gemini_cpu(PolicyProblems& problems, std::vector<PolicyMember>& members
   const Problem& problem = problems.with_buckets(problems.share_bytes(chunk_elements));
   for (Activations activations : {Activations::checkpoint, Activations::keep}) {
     Choices choices = policy_choices(problem, activations, LoadChoice::each_op);
+    choices.until_next_load = true;
     for (BucketId id : problem.layout.parameters)
       if (problem.layout.buckets[id].bytes < problem.layout.target_bytes / tiny &&
           id == problem.layout.parameters.front() && problem.layout.parameters.size() > 1)
@@ -37,9 +38,7 @@ void add_gemini_cpu(PolicyProblems& problems, std::vector<PolicyMember>& members
       members.push_back({.problem = &problem,
                          .activations = activations,
                          .choices = choices,
-                         .handicaps = {.wait_for_updates = true,
-                                       .one_after_another = distance == 0,
-                                       .keep_until_next_load = true},
+                         .waits = {.for_updates = true, .one_after_another = distance == 0},
                          .distance = distance});
   }
 }

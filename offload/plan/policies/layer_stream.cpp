@@ -25,7 +25,7 @@ void add_layer_stream(PolicyProblems& problems, std::vector<PolicyMember>& membe
       members.push_back({.problem = &problem,
                          .activations = activations,
                          .choices = policy_choices(problem, activations, LoadChoice::each_unit),
-                         .handicaps = {},
+                         .waits = {},
                          .distance = distance});
 }
 

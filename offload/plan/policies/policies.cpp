@@ -1,16 +1,15 @@
 #include "offload/plan/policies/policies.h"
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <utility>
 
+#include "offload/plan/problem/units.h"
+#include "offload/plan/schedule/waits.h"
+
 namespace stowage {
 namespace {
-
-std::string_view block_of(std::string_view unit) {
-  const std::size_t dot = unit.rfind('.');
-  return dot == std::string_view::npos ? std::string_view{} : unit.substr(0, dot);
-}
 
 // Whether the item is a whole parameter that was gathered of all ranks' shares, and can be gathered anew:
 // where all micro-batches of a block read it, its own op remakes it.
@@ -18,65 +17,101 @@ bool is_gathered_for_one_block(const Problem& problem, const ActivationItem& ite
   return problem.graph->op(item.writer).kernel == "gather" && (item.rebuildable || item.remaker != no_id);
 }
 
+// Adds waits to those that a plan has. What follows in the same lane waits with the lane's first instruction.
+class WaitAdder {
+ public:
+  WaitAdder(const Draft& draft, Plan& plan) : draft_(draft), plan_(plan) { find_ends(); }
+
+  void add(const ExtraWaits& waits) {
+    for (InstructionId id = 0; id < plan_.instructions.size(); ++id)
+      for (const Wait& on : plan_.instructions[id].waits) wanted_.push_back({id, on});
+    for (const LaneRole lane : {LaneRole::compute, LaneRole::peer})
+      if (waits.for_loads) want(first_[index_of(lane)], last_load_);
+    for (const LaneRole lane : {LaneRole::compute, LaneRole::peer, LaneRole::h2d})
+      if (waits.for_updates) want(first_[index_of(lane)], last_update_, 1);
+    if (waits.one_after_another) add_turns();
+    reduce_waits(plan_, wanted_);
+  }
+
+ private:
+  void find_ends() {
+    first_.fill(no_id);
+    for (InstructionId id = 0; id < plan_.instructions.size(); ++id) {
+      const Instruction& instruction = plan_.instructions[id];
+      InstructionId& lane_first = first_[index_of(instruction.lane)];
+      if (lane_first == no_id) lane_first = id;
+      if (runs_on_host(instruction) && instruction.kind == InstructionKind::commit) last_update_ = id;
+      if (instruction.kind == InstructionKind::prefetch && draft_.lifetimes[instruction.lifetime].whole_step)
+        last_load_ = id;
+    }
+  }
+  // Ends at the gate: behind it there is nothing to take turns with.
+  void add_turns() {
+    InstructionId op = no_id;
+    std::vector<InstructionId> transfers;  // since that op
+    for (InstructionId id = 0; id < plan_.gate; ++id) {
+      if (is_transfer(plan_.instructions[id].kind)) {
+        want(id, op);
+        transfers.push_back(id);
+      } else if (runs_on_device(plan_.instructions[id])) {
+        want(id, op);
+        for (InstructionId transfer : transfers) want(id, transfer);
+        transfers.clear();
+        op = id;
+      }
+    }
+  }
+  void want(InstructionId waiter, InstructionId on, std::uint32_t steps_back = 0) {
+    if (waiter != no_id && on != no_id && (waiter != on || steps_back > 0))
+      wanted_.push_back({waiter, {on, steps_back}});
+  }
+
+  const Draft& draft_;
+  Plan& plan_;
+  std::vector<WantedWait> wanted_;
+  std::array<InstructionId, lane_roles> first_{};  // by lane
+  InstructionId last_update_ = no_id, last_load_ = no_id;
+};
+
+AddWaits waits_of(const PolicyMember& member) {
+  if (member.waits == ExtraWaits{}) return {};
+  return [waits = member.waits](const Draft& draft, Plan& plan) { WaitAdder(draft, plan).add(waits); };
+}
+
 Plan named_plan(const PolicyMember& member, const Draft& draft) {
-  Plan plan = complete(*member.problem, draft);
+  Plan plan = complete(*member.problem, draft, waits_of(member));
   plan.policy = to_string(member.policy);
   return plan;
 }
 
-using Add = void (*)(PolicyProblems&, std::vector<PolicyMember>&);
-Add adder_of(Policy policy) {
-  switch (policy) {
-    case Policy::zero_offload:
-      return add_zero_offload;
-    case Policy::zero_infinity:
-      return add_zero_infinity;
-    case Policy::gemini_cpu:
-      return add_gemini_cpu;
-    case Policy::layer_stream:
-      return add_layer_stream;
-    case Policy::checkpoint:
-      return add_checkpoint;
-    case Policy::fsdp2:
-      return add_fsdp2;
-    case Policy::automatic:
-    case Policy::none:
-      break;
-  }
-  return [](PolicyProblems&, std::vector<PolicyMember>&) {};
-}
+// One row for each policy, in the order of the enumeration.
+struct Row {
+  Policy policy;
+  std::string_view name;
+  void (*add)(PolicyProblems&, std::vector<PolicyMember>&);  // null: emulates nothing
+};
+constexpr std::array rows{Row{Policy::automatic, "auto", nullptr},
+                          Row{Policy::none, "none", nullptr},
+                          Row{Policy::zero_offload, "zero-offload", add_zero_offload},
+                          Row{Policy::zero_infinity, "zero-infinity", add_zero_infinity},
+                          Row{Policy::gemini_cpu, "gemini-cpu", add_gemini_cpu},
+                          Row{Policy::layer_stream, "layer-stream", add_layer_stream},
+                          Row{Policy::checkpoint, "checkpoint", add_checkpoint},
+                          Row{Policy::fsdp2, "fsdp2", add_fsdp2}};
+static_assert(std::equal(rows.begin(), rows.end(), every_policy.begin(), every_policy.end(),
+                         [](const Row& row, Policy policy) { return row.policy == policy; }));
 
 }  // namespace
 
-std::string_view to_string(Policy policy) {
-  switch (policy) {
-    case Policy::automatic:
-      return "auto";
-    case Policy::none:
-      return "none";
-    case Policy::zero_offload:
-      return "zero-offload";
-    case Policy::zero_infinity:
-      return "zero-infinity";
-    case Policy::gemini_cpu:
-      return "gemini-cpu";
-    case Policy::layer_stream:
-      return "layer-stream";
-    case Policy::checkpoint:
-      return "checkpoint";
-    case Policy::fsdp2:
-      return "fsdp2";
-  }
-  return "?";
-}
+std::string_view to_string(Policy policy) { return rows.at(static_cast<std::size_t>(policy)).name; }
 
 std::optional<Policy> policy_from(std::string_view name) {
-  for (Policy policy : every_policy)
-    if (to_string(policy) == name) return policy;
-  return {};
+  const auto* found =
+      std::find_if(rows.begin(), rows.end(), [&](const Row& row) { return row.name == name; });
+  return found == rows.end() ? std::nullopt : std::optional(found->policy);
 }
 
-bool is_emulated(Policy policy) { return policy != Policy::automatic && policy != Policy::none; }
+bool is_emulated(Policy policy) { return rows.at(static_cast<std::size_t>(policy)).add != nullptr; }
 
 std::string policy_label(std::string_view name) {
   const std::optional<Policy> policy = policy_from(name);
@@ -97,23 +132,6 @@ std::string_view to_string(Activations activations) {
 
 std::string_view to_string(Gathered gathered) {
   return gathered == Gathered::stay ? "stay" : "gathered anew";
-}
-
-Graph with_whole_blocks(const Graph& graph) {
-  Graph blocks = graph;
-  blocks.unit_names.clear();
-  std::vector<std::uint32_t> block(graph.unit_names.size());
-  std::string_view last;
-  for (std::size_t unit = 0; unit < graph.unit_names.size(); ++unit) {
-    const std::string_view name = block_of(graph.unit_names[unit]);
-    if (name.empty() || name != last) blocks.unit_names.push_back(graph.unit_names[unit]);
-    if (!name.empty() && name == last) blocks.unit_names.back() = name;
-    last = name;
-    block[unit] = static_cast<std::uint32_t>(blocks.unit_names.size() - 1);
-  }
-  for (Op& op : blocks.ops)
-    if (op.unit < block.size()) op.unit = block[op.unit];
-  return blocks;
 }
 
 PolicyProblems::PolicyProblems(const Graph& graph, const Machine& machine, Bytes bucket_bytes,
@@ -189,7 +207,7 @@ Choices policy_choices(const Problem& problem, Activations activations, LoadChoi
 
 std::vector<PolicyMember> policy_members(Policy policy, PolicyProblems& problems) {
   std::vector<PolicyMember> members;
-  adder_of(policy)(problems, members);
+  if (is_emulated(policy)) rows.at(static_cast<std::size_t>(policy)).add(problems, members);
   for (PolicyMember& member : members) member.policy = policy;
   return members;
 }
@@ -198,13 +216,11 @@ std::vector<PolicyMember> all_policy_members(PolicyProblems& problems) {
   std::vector<PolicyMember> members;
   for (Policy policy : every_policy) {
     for (PolicyMember& member : policy_members(policy, problems)) {
-      const Handicaps all = member.handicaps;
       PolicyMember freed = member;
-      freed.handicaps.wait_for_loads = freed.handicaps.wait_for_updates = false;
-      freed.handicaps.one_after_another = false;
-      if (all.wait_for_loads || all.wait_for_updates || all.one_after_another) members.push_back(freed);
-      freed.handicaps.hold_parameters = false;
-      if (all.hold_parameters) members.push_back(freed);
+      freed.waits = {};
+      if (member.waits != ExtraWaits{}) members.push_back(freed);
+      freed.choices.held_all_step = false;
+      if (member.choices.held_all_step) members.push_back(freed);
       members.push_back(std::move(member));
     }
   }
@@ -212,7 +228,11 @@ std::vector<PolicyMember> all_policy_members(PolicyProblems& problems) {
 }
 
 Sketch policy_sketch(const PolicyMember& member) {
-  return Sketcher(*member.problem, member.choices, member.handicaps).ahead(member.distance);
+  return Sketcher(*member.problem, member.choices).ahead(member.distance);
+}
+
+double policy_least_seconds(const PolicyMember& member, const Draft& draft) {
+  return least_seconds(*member.problem, draft, waits_of(member));
 }
 
 Plan policy_plan(const PolicyMember& member) { return named_plan(member, policy_sketch(member).draft); }

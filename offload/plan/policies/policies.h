@@ -1,4 +1,4 @@
-// Other systems as plans: from a graph and a machine, what each would do, as choices and handicaps.
+// Other systems as plans: from a graph and a machine, what each would do, as choices and waits.
 //
 // What all of them have in common, and where they are all treated better or otherwise than they were:
 // - One engine, one allocator of arena bytes and one simulation: no fragmentation, no interpreter between
@@ -19,7 +19,7 @@
 #include <variant>
 #include <vector>
 
-#include "offload/plan/candidate.h"
+#include "offload/plan/schedule/candidate.h"
 
 namespace stowage {
 
@@ -32,6 +32,18 @@ std::string_view to_string(Activations activations);
 enum class Gathered : std::uint8_t { stay, again };
 std::string_view to_string(Gathered gathered);
 
+// What a system waits for though its plan does not need it.
+struct ExtraWaits {
+  // With Choices::held_all_step: the step's first op waits for all parameters that come from the host.
+  bool for_loads = false;
+  // Nothing of a step is computed or brought in before the last host update of the step before has ended.
+  bool for_updates = false;
+  // No transfer runs beside an op: an op's prefetches start after the op before it has ended, and its
+  // offloads end before the next op begins.
+  bool one_after_another = false;
+  friend bool operator==(const ExtraWaits&, const ExtraWaits&) = default;
+};
+
 // One configuration of an emulated system.
 struct PolicyMember {
   Policy policy = Policy::none;
@@ -39,13 +51,9 @@ struct PolicyMember {
   Activations activations = Activations::checkpoint;
   Gathered gathered = Gathered::again;
   Choices choices;
-  Handicaps handicaps;
+  ExtraWaits waits;
   std::uint32_t distance = 0;  // transfers that may go ahead of their use; 0: each between two ops
 };
-
-// The graph with both halves of each Transformer block as one unit: consecutive units whose names have the
-// same part before the last dot.
-Graph with_whole_blocks(const Graph& graph);
 
 // Problems of the graph in whole blocks, by bucket size. Keeps references to graph and machine, which must
 // outlive it, as it must outlive its members.
@@ -82,7 +90,7 @@ Choices policy_choices(const Problem& problem, Activations activations, LoadChoi
                        Gathered gathered = Gathered::again);
 
 // Each adds the configurations of its system to `members`: one file each, which names its source. A new
-// policy is added here, in policies.cpp and in planner.h (docs/design.md, section 9).
+// system is one more file, an enumerator of Policy (planner.h) and a row of the table in policies.cpp.
 void add_zero_offload(PolicyProblems& problems, std::vector<PolicyMember>& members);
 void add_zero_infinity(PolicyProblems& problems, std::vector<PolicyMember>& members);
 void add_gemini_cpu(PolicyProblems& problems, std::vector<PolicyMember>& members);
@@ -92,12 +100,13 @@ void add_fsdp2(PolicyProblems& problems, std::vector<PolicyMember>& members);
 
 // Of one policy that is emulated.
 std::vector<PolicyMember> policy_members(Policy policy, PolicyProblems& problems);
-// Of all of them, as they are and freed of what holds them back: what the automatic policy must not be slower
-// than.
+// Of all of them, as they are and without what holds them back (their waits; then also
+// Choices::held_all_step): the automatic policy is never slower than one of them.
 std::vector<PolicyMember> all_policy_members(PolicyProblems& problems);
 
-// The member's schedule, and its plan without the lower bound.
+// The member's schedule; the seconds that no plan of it undercuts; its plan without the lower bound.
 Sketch policy_sketch(const PolicyMember& member);
+double policy_least_seconds(const PolicyMember& member, const Draft& draft);
 Plan policy_plan(const PolicyMember& member);
 
 // The fastest configuration that fits, or what the least of them needs. Without the lower bound.

@@ -31,7 +31,7 @@ void add_zero_infinity(PolicyProblems& problems, std::vector<PolicyMember>& memb
         members.push_back({.problem = &problem,
                            .activations = activations,
                            .choices = policy_choices(problem, activations, LoadChoice::each_unit),
-                           .handicaps = {.wait_for_updates = true},
+                           .waits = {.for_updates = true},
                            .distance = distance});
   }
 }

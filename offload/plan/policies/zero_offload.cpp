@@ -20,14 +20,17 @@ namespace stowage {
 
 void add_zero_offload(PolicyProblems& problems, std::vector<PolicyMember>& members) {
   const Problem& problem = problems.with_buckets(efficient_bucket_bytes(problems.machine()));
-  for (Activations activations : {Activations::checkpoint, Activations::keep})
+  for (Activations activations : {Activations::checkpoint, Activations::keep}) {
+    Choices choices = policy_choices(problem, activations, LoadChoice::held, Gathered::stay);
+    choices.held_all_step = true;
     for (std::uint32_t distance : {2U, 8U})
       members.push_back({.problem = &problem,
                          .activations = activations,
                          .gathered = Gathered::stay,
-                         .choices = policy_choices(problem, activations, LoadChoice::held, Gathered::stay),
-                         .handicaps = {.hold_parameters = true, .wait_for_loads = true},
+                         .choices = choices,
+                         .waits = {.for_loads = true},
                          .distance = distance});
+  }
 }
 
 }  // namespace stowage

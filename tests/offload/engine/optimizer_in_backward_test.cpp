@@ -8,8 +8,8 @@
 #include <limits>
 #include <tuple>
 
-#include "offload/plan/candidate.h"
-#include "offload/plan/extreme_choices.h"
+#include "offload/plan/decisions/extreme_choices.h"
+#include "offload/plan/schedule/candidate.h"
 #include "src/base/parallel_for.h"
 #include "stowage/engine_group.h"
 #include "stowage/models.h"
@@ -53,8 +53,7 @@ Plan plan_in_backward(const Graph& graph, double part_of_range, Bytes bucket_byt
 // stays from its first use to its last, so that the sum of its gradients does not rest on the host.
 Plan plan_with_all_in_backward(const Graph& graph, MicroBatchOrder order = MicroBatchOrder::layer_major) {
   const Machine machine = slow_host();
-  const Problem problem =
-      make_problem(graph, machine, {.target_bytes = 0, .optimizer_in_backward = true}, order);
+  const Problem problem = make_problem(graph, machine, {.target_bytes = 0}, order, {}, EarlyUpdates::final);
   Choices choices = lowest_choices(problem);
   choices.speculated.assign(problem.layout.buckets.size(), 1);
   for (const BucketId id : problem.layout.parameters)

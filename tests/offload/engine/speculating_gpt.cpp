@@ -7,8 +7,8 @@
 #include <cstring>
 #include <utility>
 
-#include "offload/plan/candidate.h"
-#include "offload/plan/extreme_choices.h"
+#include "offload/plan/decisions/extreme_choices.h"
+#include "offload/plan/schedule/candidate.h"
 #include "stowage/models.h"
 #include "tests/support/quick_plan.h"
 

@@ -2,7 +2,7 @@
 // what each decision means for lanes and memory. The oracle looks at every decision; the planner must not
 // lose to it.
 //
-// Rules (include/stowage/plan.h; docs/design.md, sections 5 and 6):
+// Rules (include/stowage/plan.h; docs/planning.md):
 // - Four lanes, each in order. The step's gate (the clip op, on the host lane) waits for the whole backward
 //   and for all that lands; updates and everything of the next step come behind it. So one period starts at a
 //   gate with idle links and ends with the next gate: nothing else is carried over; there is no transient.

@@ -1,5 +1,5 @@
 // Draws instances, asks planner and oracle, and prints how far apart they are. Exits with 1 where a limit is
-// broken: docs/design.md, section 6. See bench/oracle/README.md.
+// broken: docs/planning.md. See bench/oracle/README.md.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>

@@ -4,8 +4,8 @@
 
 #include <map>
 
-#include "offload/plan/candidate.h"
-#include "offload/plan/extreme_choices.h"
+#include "offload/plan/decisions/extreme_choices.h"
+#include "offload/plan/schedule/candidate.h"
 #include "stowage/models.h"
 #include "stowage/planner.h"
 #include "tests/support/graph_queries.h"

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "offload/plan/candidate.h"
-#include "offload/plan/extreme_choices.h"
-#include "offload/plan/gradient_ring.h"
+#include "offload/plan/decisions/extreme_choices.h"
+#include "offload/plan/schedule/candidate.h"
+#include "offload/plan/schedule/gradient_ring.h"
 #include "src/graph/cost.h"
 #include "stowage/models.h"
 #include "stowage/planner.h"
@@ -95,7 +95,8 @@ Choices all_early(const Problem& problem) {
 // The plan of least device memory for that.
 Plan plan_with_all_early(const Graph& graph) {
   const Machine machine;
-  const Problem problem = make_problem(graph, machine, {.target_bytes = 0, .optimizer_in_backward = true});
+  const Problem problem = make_problem(graph, machine, {.target_bytes = 0}, MicroBatchOrder::layer_major, {},
+                                       EarlyUpdates::final);
   const Draft draft = Sketcher(problem, all_early(problem)).serial().draft;
   Plan plan = complete(problem, draft);
   EXPECT_EQ(plan.host_bytes, host_bytes(problem, draft));
@@ -253,7 +254,8 @@ TEST(OptimizerInBackward, SendsBySlicesInValidPlansOfAnyGraph) {
     Graph graph = testing::random_graph(seed, of);
     do_not_clip(graph);
     const Machine machine = testing::any_machine(seed);
-    const Problem problem = make_problem(graph, machine, {.target_bytes = 0, .optimizer_in_backward = true});
+    const Problem problem = make_problem(graph, machine, {.target_bytes = 0}, MicroBatchOrder::layer_major,
+                                         {}, EarlyUpdates::final);
     const Sketcher sketcher(problem, all_early(problem));
     const Bytes serial = sketcher.serial_bytes();
     for (const Sketch& sketch : {sketcher.serial(), sketcher.within(serial + serial / 2, 0)}) {

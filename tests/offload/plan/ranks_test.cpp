@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "offload/plan/bound_program.h"
+#include "offload/plan/bound/program.h"
 #include "src/graph/cost.h"
 #include "stowage/launch_table.h"
 #include "stowage/models.h"

@@ -5,8 +5,8 @@
 #include <functional>
 #include <set>
 
-#include "offload/plan/bound.h"
-#include "offload/plan/candidate.h"
+#include "offload/plan/bound/bound.h"
+#include "offload/plan/schedule/candidate.h"
 #include "stowage/error.h"
 #include "stowage/planner.h"
 #include "tests/offload/plan/older_plan_json.h"

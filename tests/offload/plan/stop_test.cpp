@@ -5,10 +5,10 @@
 #include <functional>
 #include <thread>
 
-#include "offload/plan/arena.h"
-#include "offload/plan/bound.h"
-#include "offload/plan/extreme_choices.h"
-#include "offload/plan/residency_program.h"
+#include "offload/plan/bound/bound.h"
+#include "offload/plan/decisions/extreme_choices.h"
+#include "offload/plan/decisions/residency_program.h"
+#include "offload/plan/schedule/places.h"
 #include "stowage/error.h"
 #include "tests/support/chain_graph.h"
 #include "tests/support/random_graph.h"

@@ -5,7 +5,6 @@
 
 #include <vector>
 
-#include "samples/options/limits.h"
 #include "stowage/error.h"
 
 namespace stowage::samples {
@@ -304,16 +303,6 @@ TEST(Options, HelpListsEveryFlag) {
                            "--link-both-bandwidth"}) {
     EXPECT_THAT(help, testing::HasSubstr(flag));
   }
-}
-
-TEST(ParseLink, Rates) {
-  EXPECT_EQ(parse_link("8GB/s").bytes_per_second, 8e9);
-  EXPECT_EQ(parse_link("8GB").bytes_per_second, 8e9);
-  EXPECT_EQ(parse_link("1GiB/s").bytes_per_second, 1073741824.0);
-  EXPECT_EQ(parse_link("123456789").bytes_per_second, 123456789.0);
-  EXPECT_EQ(parse_link("8GB/s").latency_seconds, 10e-6);
-  EXPECT_FALSE(parse_link("unthrottled").throttled);
-  EXPECT_THROW(parse_link("8GB/h"), InvalidInput);
 }
 
 TEST(Options, OfABert) {

@@ -1,4 +1,4 @@
-#include "samples/options/vocabulary.h"
+#include "samples/task/task.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "samples/report/unpinned.h"
+#include "samples/report/report.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "samples/run/disk_need.h"
+#include "samples/run/run_needs.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "samples/run/weights_file.h"
+#include "samples/run/run_outputs.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "tools/calibrate/contradictions.h"
+#include "tools/calibrate/calibrate.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "tools/calibrate/link_fit.h"
+#include "tools/calibrate/fit.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "tools/calibrate/op_probe.h"
+#include "tools/calibrate/compute_probe.h"
 
 #include <gtest/gtest.h>
 

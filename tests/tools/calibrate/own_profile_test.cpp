@@ -1,4 +1,4 @@
-#include "tools/calibrate/own_profile.h"
+#include "tools/calibrate/step_probe.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "tools/calibrate/rate_fit.h"
+#include "tools/calibrate/fit.h"
 
 #include <gtest/gtest.h>
 

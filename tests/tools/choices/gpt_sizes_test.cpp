@@ -1,4 +1,4 @@
-#include "tools/choices/gpt_sizes.h"
+#include "tools/choices/model_spec.h"
 
 #include <gtest/gtest.h>
 

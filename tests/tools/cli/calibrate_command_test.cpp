@@ -143,16 +143,6 @@ TEST_F(CalibrateCommandTest, DescribesEveryMeasuredNumber) {
   EXPECT_THAT(describe(measured), HasSubstr("1.000 GB/s h2d, 2.000 d2h of each; both ways 3.000 and 4.000"));
 }
 
-TEST_F(CalibrateCommandTest, ReadsRates) {
-  EXPECT_EQ(parse_link_rate("8GB/s").bytes_per_second, 8e9);
-  EXPECT_EQ(parse_link_rate("500MB/s").bytes_per_second, 5e8);
-  EXPECT_EQ(parse_link_rate("4096").bytes_per_second, 4096);
-  EXPECT_TRUE(parse_link_rate("8GB/s").throttled);
-  EXPECT_FALSE(parse_link_rate("unthrottled").throttled);
-  for (const char* text : {"", "/s", "0", "8GB/h", "-1", "-8GB/s"})
-    test::expect_refused([&] { parse_link_rate(text); }, "is no rate");
-}
-
 TEST_F(CalibrateCommandTest, PlanTakesTheMachineOfTheGraphsType) {
   const Graph graph = testing::chain_graph();
   MachineFile slow = test::sample_file();

@@ -1,4 +1,4 @@
-#include "tools/cli/max_model.h"
+#include "tools/cli/plan_sweep.h"
 
 #include <gtest/gtest.h>
 

@@ -1,8 +1,9 @@
-#include "tools/cli/place_options.h"
+#include "tools/cli/place_command.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include "tests/support/expect_refused.h"
@@ -18,10 +19,10 @@ using ::testing::HasSubstr;
 
 PlaceCommand parse_place(const std::string& line) {
   CLI::App app;
-  PlaceWords words;
+  RawPlaceOptions words;
   add_place(app, words);
   app.parse("place " + line, false);
-  return understand(words);
+  return parse(words);
 }
 
 TEST(PlaceOptions, SayLittleByDefault) {

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/tools/cli/questions.h"
-#include "tools/cli/max_model.h"
+#include "tools/cli/plan_sweep.h"
 
 namespace stowage {
 namespace {

@@ -1,7 +1,9 @@
-#include "tools/cli/plan_options.h"
+#include "tools/cli/plan_command.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <CLI/CLI.hpp>
 
 #include "tests/support/expect_refused.h"
 #include "tests/support/temporary_folder.h"
@@ -18,10 +20,10 @@ using ::testing::HasSubstr;
 
 PlanCommand parse_plan(const std::string& line) {
   CLI::App app;
-  PlanWords words;
+  RawPlanCommand words;
   add_plan(app, words);
   app.parse("plan " + line, false);
-  return understand(words);
+  return parse(words);
 }
 
 TEST(PlanOptions, SayNothingByDefault) {

@@ -1,8 +1,9 @@
-#include "tools/cli/replay_options.h"
+#include "tools/cli/replay_command.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
@@ -19,10 +20,10 @@ using ::testing::HasSubstr;
 
 ReplayCommand parse_replay(const std::string& line) {
   CLI::App app;
-  ReplayWords words;
+  RawReplayOptions words;
   add_replay(app, words);
   app.parse("replay " + line, false);
-  return understand(words);
+  return parse(words);
 }
 
 TEST(ReplayOptions, AreUnderstood) {

@@ -1,7 +1,9 @@
-#include "tools/cli/run_options.h"
+#include "tools/cli/run_command.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <CLI/CLI.hpp>
 
 #include "tests/support/expect_refused.h"
 #include "tests/support/temporary_folder.h"
@@ -17,11 +19,11 @@ using Words = std::vector<std::string>;
 
 RunCommand parse_run(const std::string& line) {
   CLI::App app;
-  RunWords words;
+  RawRunOptions words;
   words.command.program = {"program"};
   add_run(app, words);
   app.parse("run " + line, false);
-  return understand(words);
+  return parse(words);
 }
 
 TEST(RunOptions, SayLittleByDefault) {
@@ -47,7 +49,7 @@ TEST(RunOptions, NameTheOptionThatIsWrong) {
   test::expect_refused([] { parse_run("--limit 0"); }, "--limit: a card of 0 bytes");
   test::expect_refused([] { parse_run("--spill lots"); }, "--spill: \"lots\"");
   test::expect_refused([] { parse_run("--spill 1MiB"); }, "--spill: memory is taken in steps of 2 MiB");
-  test::expect_refused([] { understand(RunWords{}); }, "there is no program");
+  test::expect_refused([] { parse(RawRunOptions{}); }, "there is no program");
 }
 
 TEST(RunOptions, LeaveTheProgramItsOwnWords) {

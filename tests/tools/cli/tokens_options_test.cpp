@@ -1,7 +1,9 @@
-#include "tools/cli/tokens_options.h"
+#include "tools/cli/tokens_command.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <CLI/CLI.hpp>
 
 #include "tests/support/expect_refused.h"
 #include "tests/support/temporary_folder.h"
@@ -13,12 +15,12 @@ namespace {
 using ::testing::HasSubstr;
 
 TEST(TokensOptions, VersionsOfShards) {
-  TokensWords words;
-  EXPECT_FALSE(understand(words).version);
+  RawTokensOptions words;
+  EXPECT_FALSE(parse(words).version);
   words.version = 7;
-  EXPECT_EQ(understand(words).version, ShardVersion::four_bytes);
+  EXPECT_EQ(parse(words).version, ShardVersion::four_bytes);
   words.version = 2;
-  test::expect_refused([&] { understand(words); }, "--shard-version: 2 is none that llm.c has; give 1 or 7");
+  test::expect_refused([&] { parse(words); }, "--shard-version: 2 is none that llm.c has; give 1 or 7");
 }
 
 TEST(TokensProgram, TrainsAndEncodes) {

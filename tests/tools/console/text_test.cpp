@@ -26,6 +26,25 @@ TEST(Text, SharesAndSizes) {
   EXPECT_EQ(exact(unlimited), "unlimited");
 }
 
+TEST(Text, ReadsLimits) {
+  EXPECT_EQ(parse_limit("6GiB"), 6_GiB);
+  EXPECT_EQ(parse_limit("unlimited"), unlimited);
+  for (const char* text : {"", "lots", "-1"}) EXPECT_THROW(parse_limit(text), InvalidInput) << text;
+}
+
+TEST(Text, ReadsRates) {
+  EXPECT_EQ(parse_link("8GB/s").bytes_per_second, 8e9);
+  EXPECT_EQ(parse_link("8GB").bytes_per_second, 8e9);
+  EXPECT_EQ(parse_link("500MB/s").bytes_per_second, 5e8);
+  EXPECT_EQ(parse_link("1GiB/s").bytes_per_second, 1073741824.0);
+  EXPECT_EQ(parse_link("4096").bytes_per_second, 4096);
+  EXPECT_EQ(parse_link("8GB/s").latency_seconds, 10e-6);
+  EXPECT_TRUE(parse_link("8GB/s").throttled);
+  EXPECT_FALSE(parse_link("unthrottled").throttled);
+  for (const char* text : {"", "/s", "0", "8GB/h", "-1", "-8GB/s"})
+    EXPECT_THROW(parse_link(text), InvalidInput) << text;
+}
+
 TEST(Lines, LinesUp) {
   Lines lines;
   lines.add("need", "{} bytes", 7);

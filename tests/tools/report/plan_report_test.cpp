@@ -8,7 +8,7 @@
 #include <set>
 
 #include "tests/tools/report/small_step.h"
-#include "tools/report/page_text.h"
+#include "tools/report/report_data.h"
 
 namespace stowage::report {
 namespace {

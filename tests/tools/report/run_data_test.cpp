@@ -1,5 +1,3 @@
-#include "tools/report/run_data.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -7,7 +5,7 @@
 
 #include "stowage/error.h"
 #include "tests/tools/report/small_step.h"
-#include "tools/report/summary.h"
+#include "tools/report/report_data.h"
 
 namespace stowage::report {
 namespace {

@@ -1,4 +1,4 @@
-#include "tools/report/summary.h"
+#include "tools/report/report_data.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "offload/plan/cells.h"
+#include "offload/plan/search/cells.h"
 #include "stowage/models.h"
 #include "tests/support/draws.h"
 #include "tests/support/random_graph.h"

@@ -1,0 +1,51 @@
+#include "offload/plan/bound/costs.h"
+
+#include <algorithm>
+
+#include "offload/plan/decisions/op_times.h"
+#include "src/graph/cost.h"
+
+namespace stowage {
+
+BoundCosts::BoundCosts(const Problem& problem, const Budget& budget, BoundLinks links)
+    : moments_(problem),
+      budget_(budget),
+      sharing_(problem.sharing),
+      cuts_(find_cuts(problem, moments_.ordered() ? share_cuts : 0)) {
+  if (links == BoundLinks::apart)
+    sharing_.of_in = sharing_.of_out = sharing_.peer_to_h2d = sharing_.peer_to_d2h = 0;
+}
+
+void BoundCosts::add_op(OpId op, ShareTimes& lanes) const {
+  const double seconds = op_seconds(graph().op(op), machine());
+  lanes.at(index_of(problem().layout.lanes[op])) += seconds;
+  if (moments_.is_peer(op)) add_peer_sharing(sharing_, graph().op(op), machine(), lanes);
+  if (budget_.device == unlimited || moments_.is_peer(op)) return;
+  const auto budget = static_cast<double>(budget_.device);
+  auto idle = [&](const Link& link, double shared, double taken) {
+    return std::max(0.0, seconds * (1 - shared) - std::max(0.0, budget - taken) / link.bytes_per_second);
+  };
+  lanes[share_h2d] += idle(machine().h2d, sharing_.of_out + sharing_.peer_to_h2d, moments_.operand_bytes(op));
+  lanes[share_d2h] += idle(machine().d2h, sharing_.of_in + sharing_.peer_to_d2h,
+                           moments_.bytes_of(moments_.groups(graph().op(op).writes)));
+}
+
+void BoundCosts::add_in(Bytes bytes, ShareTimes& lanes) const {
+  const double seconds = static_cast<double>(bytes) / machine().h2d.bytes_per_second;
+  lanes[share_h2d] += seconds;
+  lanes[share_d2h] += seconds * sharing_.of_in;
+  lanes[share_host] += static_cast<double>(bytes) * sharing_.host_seconds_per_byte;
+}
+
+void BoundCosts::add_out(Bytes bytes, ShareTimes& lanes) const {
+  const double seconds = static_cast<double>(bytes) / machine().d2h.bytes_per_second;
+  lanes[share_d2h] += seconds;
+  lanes[share_h2d] += seconds * sharing_.of_out;
+  lanes[share_host] += static_cast<double>(bytes) * sharing_.host_seconds_per_byte;
+}
+
+void BoundCosts::add_host(Bytes bytes, ShareCost& cost) const {
+  if (has_host_row()) cost.memory.at(host_row()) += static_cast<double>(bytes);
+}
+
+}  // namespace stowage

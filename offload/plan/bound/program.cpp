@@ -1,0 +1,124 @@
+#include "offload/plan/bound/program.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "offload/plan/bound/decisions.h"
+#include "src/graph/cost.h"
+
+namespace stowage {
+namespace {
+
+class ProgramBuilder {
+ public:
+  ProgramBuilder(const Problem& problem, const Budget& budget, BoundLinks links)
+      : costs_(problem, budget, links),
+        moments_(costs_.moments()),
+        problem_(problem),
+        graph_(*problem.graph) {
+    program_.bytes = std::max(1.0, static_cast<double>(std::min(budget.device, total_bytes())));
+    host_unit_ = std::max(1.0, static_cast<double>(std::min(budget.host, total_bytes())));
+    for (const BoundMoments::Moment& moment : moments_.all())
+      program_.shares.room.push_back(budget.device == unlimited ? static_cast<double>(total_bytes())
+                                                                : static_cast<double>(budget.device) -
+                                                                      moments_.bytes_of(moment.operands));
+    if (costs_.has_host_row()) program_.shares.room.push_back(static_cast<double>(budget.host));
+  }
+
+  BoundProgram build() {
+    add_ops();
+    add_always_on_host();
+    std::vector<ShareDecision> decisions = parameter_decisions(costs_);
+    std::vector<ShareDecision> of_activations = activation_decisions(costs_);
+    std::move(of_activations.begin(), of_activations.end(), std::back_inserter(decisions));
+    program_.shares.decisions = with_alike_as_one(std::move(decisions));
+    normalise();
+    return std::move(program_);
+  }
+
+ private:
+  Bytes total_bytes() const {
+    Bytes sum = 0;
+    for (const Bucket& bucket : problem_.layout.buckets) sum += bucket.bytes;
+    return sum;
+  }
+  void add_ops() {
+    ShareCost& fixed = program_.shares.fixed;
+    for (OpId op = 0; op < graph_.ops.size(); ++op) {
+      if (graph_.op(op).phase == Phase::update || moments_.is_peer(op)) continue;
+      const bool in_front = moments_.in_front(op);
+      costs_.add_op(op, in_front ? fixed.front : fixed.back);
+      costs_.cuts().add_op(op, in_front, op_seconds(graph_.op(op), costs_.machine()), fixed);
+    }
+    if (problem_.layout.has_peers) add_peer_ops(fixed);
+  }
+  // The peer lane comes to its ops when it can, so an op counts in the front where an op of the compute lane
+  // needs its result there, in the back where it needs a result from there, and otherwise in neither.
+  void add_peer_ops(ShareCost& fixed) const {
+    std::vector<std::uint8_t> front(graph_.tensors.size(), 0), back(graph_.tensors.size(), 0);  // by tensor
+    for (OpId op = 0; op < graph_.ops.size(); ++op) {
+      if (graph_.op(op).phase == Phase::update) continue;
+      const std::vector<TensorId>& reads = graph_.op(op).reads;
+      if (!moments_.is_peer(op) && moments_.in_front(op))
+        for (TensorId id : reads) front[id] = 1;
+      const bool is_late = moments_.is_peer(op) ? any_of(reads, back) : !moments_.in_front(op);
+      for (TensorId id : graph_.op(op).writes) back[id] = is_late;
+    }
+    for (OpId op = 0; op < graph_.ops.size(); ++op) {
+      if (!moments_.is_peer(op)) continue;
+      if (any_of(graph_.op(op).writes, back))
+        costs_.add_op(op, fixed.back);
+      else if (any_of(graph_.op(op).writes, front))
+        costs_.add_op(op, fixed.front);
+    }
+  }
+  static bool any_of(const std::vector<TensorId>& ids, const std::vector<std::uint8_t>& marked) {
+    return std::any_of(ids.begin(), ids.end(), [&](TensorId id) { return marked[id] != 0; });
+  }
+
+  // Inputs, which come anew for each step, and what leaves in each: the loss and the parts of the norm. The
+  // clip scale is the host's.
+  void add_always_on_host() {
+    std::vector<std::uint8_t> is_read(problem_.layout.buckets.size(), 0);
+    for (const Op& op : graph_.ops)
+      for (TensorId id : op.reads) is_read[problem_.layout.bucket_of[id]] = 1;
+    for (BucketId id = 0; id < problem_.layout.buckets.size(); ++id) {
+      const BucketRole role = problem_.layout.roles[id];
+      if ((role == BucketRole::input && is_read[id]) || role == BucketRole::loss ||
+          role == BucketRole::square_sums || role == BucketRole::clip)
+        costs_.add_host(problem_.layout.buckets[id].bytes, program_.shares.fixed);
+    }
+  }
+
+  void normalise() {
+    program_.seconds = std::max(
+        1e-12, program_.shares.fixed.front[share_compute] + program_.shares.fixed.back[share_compute]);
+    auto scale = [&](ShareCost& cost) {
+      for (double& seconds : cost.front) seconds /= program_.seconds;
+      for (double& seconds : cost.back) seconds /= program_.seconds;
+      for (std::size_t row = 0; row < cost.memory.size(); ++row) cost.memory.at(row) /= unit_of(row);
+    };
+    scale(program_.shares.fixed);
+    for (ShareDecision& decision : program_.shares.decisions)
+      for (ShareCost& option : decision.options) scale(option);
+    for (std::size_t row = 0; row < program_.shares.room.size(); ++row)
+      program_.shares.room[row] = std::max(1e-3, program_.shares.room[row] / unit_of(row));
+  }
+  double unit_of(std::size_t row) const { return row < costs_.host_row() ? program_.bytes : host_unit_; }
+
+  BoundCosts costs_;
+  const BoundMoments& moments_;
+  const Problem& problem_;
+  const Graph& graph_;
+  BoundProgram program_;
+  double host_unit_ = 1;
+};
+
+}  // namespace
+
+BoundProgram make_bound_program(const Problem& problem, const Budget& budget, BoundLinks links) {
+  return ProgramBuilder(problem, budget, links).build();
+}
+
+}  // namespace stowage
