@@ -33,7 +33,7 @@ PoolStatistics CachingAllocator::Implementation::pool_statistics(
   sum.peak_reserved = pool.peak_reserved * granule_;
   sum.retries = pool.retries;
   sum.largest_free = pool.heap.largest_mapped_gap();
-  const Bytes idle = pool.is_private() ? 0 : planned_.unused_bytes();
+  const Bytes idle = pool.is_private() ? 0 : plan_region_.mapped_bytes() - plan_region_.taken_bytes();
   const Bytes free = sum.reserved - sum.allocated - idle;
   sum.fragmentation = free == 0 ? 0 : 1 - static_cast<double>(sum.largest_free) / static_cast<double>(free);
   return sum;
@@ -67,7 +67,10 @@ AllocatorStatistics CachingAllocator::Implementation::statistics_locked(bool str
   all.unmapped_granules = memory_.counters().unmaps;
   all.out_of_memory = failed_requests_;
   for (const auto& pool : pools_) all.pools.push_back(pool_statistics(*pool, all.streams, streams_held));
-  all.planned = planned_.statistics();
+  all.planned = plan_server_.statistics();
+  all.planned.bytes = plan_server_.bytes();
+  all.planned.reserved = plan_region_.mapped_bytes();
+  all.planned.allocated = plan_region_.taken_bytes();
   return all;
 }
 

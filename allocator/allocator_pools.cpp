@@ -30,7 +30,7 @@ std::uint64_t CachingAllocator::Implementation::empty_default_pool(std::uint64_t
   flush_pool(*pools_.front());
   synchronise(failure);
   const std::uint64_t unmapped = memory_.unmap_spare(*pools_.front(), most);
-  return unmapped + planned_.lend(most - std::min(most, unmapped));  // whole pieces may be more
+  return unmapped + plan_region_.lend(most - std::min(most, unmapped));  // whole pieces may be more
 }
 
 void CachingAllocator::Implementation::set_limit(Bytes limit) {

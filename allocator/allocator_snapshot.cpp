@@ -69,10 +69,10 @@ std::vector<SnapshotBlock> CachingAllocator::Implementation::blocks_in(const Poo
   return blocks;
 }
 
-// What a plan serves lies behind the pool's other memory; there is no index of it but each block's own entry.
+// Planned blocks lie behind the pool's other memory. Only their entries in the block table say where.
 void CachingAllocator::Implementation::add_planned_segments(const Pool& pool,
                                                             std::vector<SnapshotSegment>& segments) {
-  for (const auto& [first, last] : planned_.mapped_runs()) {
+  for (const auto& [first, last] : plan_region_.mapped_runs()) {
     const Interval mapped{first * granule_, last * granule_};
     segments.push_back({reinterpret_cast<std::uintptr_t>(base_ + mapped.begin), mapped.length(), pool.id,
                         false, planned_blocks_in(mapped)});

@@ -12,18 +12,18 @@ namespace stowage::caching {
 class Stream;
 struct Cache;
 
-// Each on cache lines of its own, since two lanes may have neighbours.
+// Blocks share no cache line, since two lanes may have neighbours.
 struct alignas(128) Block {
   static constexpr std::uint32_t no_ticket = 0xffffffffU;
   Interval at;      // bytes of the heap
-  Bytes asked = 0;  // of them
+  Bytes asked = 0;  // as the caller asked, at most the length of `at`
   Cache* cache = nullptr;
   Block* next = nullptr;    // in a bin
-  std::uint64_t count = 0;  // of its lane's releases when it was released
+  std::uint64_t count = 0;  // releases of its lane when it was released
   bool live = false;
-  bool is_planned = false;           // in the plan's region
-  std::uint32_t ticket = no_ticket;  // of the planned pool, while the block is live
-  std::vector<Stream*> users;        // other lanes that were recorded
+  bool is_planned = false;           // in the plans' region
+  std::uint32_t ticket = no_ticket;  // of the plan server, while the block is live
+  std::vector<Stream*> users;        // other streams that were recorded
 };
 
 // Owns all blocks; not synchronised.

@@ -32,7 +32,8 @@ CachingAllocator::Implementation::Implementation(Device& device, const CachingAl
       table_(range_),
       plans_periods_(options.plan_periods),
       pools_(first_pools()),
-      planned_(plan_space(), memory_, *pools_.front()) {}
+      plan_server_({.granule = granule_}),
+      plan_region_(plan_space(), memory_, *pools_.front()) {}
 
 CachingAllocator::Implementation::~Implementation() {
   const MutexLock lock(mutex_);
@@ -176,7 +177,7 @@ caching::Tags CachingAllocator::Implementation::take_back_everywhere(Block& bloc
 
 void CachingAllocator::Implementation::give(Block& block, caching::Tags tags) {
   if (block.is_planned) {
-    planned_.give(block.at, std::move(tags));
+    plan_region_.give(block.at, std::move(tags));
   } else {
     block.cache->pool.heap.give(block.at, std::move(tags));
   }

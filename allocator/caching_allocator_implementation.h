@@ -1,8 +1,8 @@
 // The caching allocator itself: streams and their caches, blocks, pools. The memory behind them is
-// MappedMemory's, and what a plan serves is PlannedServing's.
+// MappedMemory's; plans are those of replay/.
 //
-// Its calls are in caching_allocator.cpp (what a stream's cache serves, and the public calls), ladder.cpp
-// (what it does not), planning.cpp (requests that are compared with a plan), allocator_pools.cpp (pools,
+// Calls are in caching_allocator.cpp (hits of a stream's cache, and the public calls), ladder.cpp (other
+// requests), allocator_replay.cpp (requests that are compared with a plan), allocator_pools.cpp (pools,
 // trimming, limits), allocator_account.cpp (statistics) and allocator_snapshot.cpp (block by block).
 #pragma once
 
@@ -17,7 +17,8 @@
 #include "allocator/history.h"
 #include "allocator/mapped_memory.h"
 #include "allocator/observers.h"
-#include "allocator/planned_serving.h"
+#include "allocator/replay/region.h"
+#include "allocator/replay/server.h"
 #include "allocator/stream_cache.h"
 #include "src/base/mutex.h"
 #include "stowage/allocator_snapshot.h"
@@ -48,8 +49,8 @@ class CachingAllocator::Implementation {
   void destroy_pool(PoolId pool) STOWAGE_EXCLUDES(mutex_);
   // Returns the pool that the stream's requests went to before.
   PoolId route(LaneId lane, PoolId pool) STOWAGE_EXCLUDES(mutex_);
-  // The end of a route, which throws nothing: to the default pool where `before` is gone, and nowhere where
-  // the stream was retired.
+  // Ends a route, and throws nothing: the stream's requests go to the default pool if `before` is gone. Does
+  // nothing if the stream was retired.
   void end_route(LaneId lane, PoolId before) STOWAGE_EXCLUDES(mutex_);
 
   caching::Observers& observers() { return observers_; }
@@ -77,7 +78,7 @@ class CachingAllocator::Implementation {
     Bytes asked = 0;
     Stream& stream;
     Pool& pool;
-    std::exception_ptr& failure;  // of a device call, the latest
+    std::exception_ptr& failure;  // the latest of a device call
   };
 
   // caching_allocator.cpp
@@ -101,13 +102,21 @@ class CachingAllocator::Implementation {
   // The block's bytes are free once `tags` have passed; it is no more.
   void give(Block& block, caching::Tags tags) STOWAGE_REQUIRES(mutex_);
 
-  // planning.cpp
+  // allocator_replay.cpp
   void* allocate_planned(Bytes bytes, Bytes asked, Stream& stream) STOWAGE_EXCLUDES(mutex_);
-  // True: it lay in the plan's region, and is released. Else the planned pool knows now that it goes.
+  // Returns true if the block lay in the plans' region and is released, false if only its ticket is.
   bool release_planned(Block& block, Stream* target) STOWAGE_EXCLUDES(mutex_);
   Block* take_planned(Request& request, Interval place) STOWAGE_REQUIRES(mutex_);
-  bool back(Request& request, Interval place) STOWAGE_REQUIRES(mutex_);
-  void follow_plan() STOWAGE_REQUIRES(mutex_);
+  struct PlanUse {
+    bool is_planned = false;
+    std::uint64_t plans = 0;  // made
+  };
+  PlanUse plan_use() const STOWAGE_REQUIRES(mutex_) {
+    return {plan_server_.is_planned(), plan_server_.statistics().plans};
+  }
+  void wait_for_granules(Request& request, Interval place) STOWAGE_REQUIRES(mutex_);
+  void follow_plan(PlanUse before) STOWAGE_REQUIRES(mutex_);
+  bool is_wasteful(const Pool& pool) STOWAGE_REQUIRES(mutex_);
 
   // ladder.cpp
   void* allocate_slowly(Bytes bytes, Bytes asked, Stream& stream) STOWAGE_EXCLUDES(mutex_);
@@ -126,7 +135,7 @@ class CachingAllocator::Implementation {
   void flush(Cache& cache) STOWAGE_REQUIRES(mutex_);
   void flush_stream(Stream& stream, Pool& pool) STOWAGE_REQUIRES(mutex_);
   void flush_pool(Pool& pool) STOWAGE_REQUIRES(mutex_);
-  // For every stream that is not in a capture: marks what was released, and looks what has passed. Failures
+  // Marks what each stream released and asks which marks have passed, but for streams in a capture. Failures
   // of the device go to `failure`.
   void poll(std::exception_ptr& failure) STOWAGE_REQUIRES(mutex_);
   void synchronise(std::exception_ptr& failure) STOWAGE_REQUIRES(mutex_);
@@ -138,7 +147,7 @@ class CachingAllocator::Implementation {
   std::vector<std::unique_ptr<Pool>> first_pools() const;
   std::uint64_t empty_default_pool(std::uint64_t most) STOWAGE_REQUIRES(mutex_);
   Interval slice_space(std::size_t slice) const;
-  // Of the default pool's space, at its end, what plans have.
+  // Returns the end of the default pool's space, which plans have.
   Interval plan_space() const;
 
   // allocator_account.cpp
@@ -165,7 +174,7 @@ class CachingAllocator::Implementation {
 
   mutable Mutex mutex_;
   caching::MappedMemory memory_ STOWAGE_GUARDED_BY(mutex_);
-  // Those of `memory_`, which never change.
+  // Copies of `memory_`'s constants, which need no lock.
   std::byte* const base_;
   const Bytes range_;
   const Bytes granule_;
@@ -174,7 +183,8 @@ class CachingAllocator::Implementation {
   caching::BlockStore blocks_ STOWAGE_GUARDED_BY(mutex_);
   const bool plans_periods_;
   std::vector<std::unique_ptr<Pool>> pools_ STOWAGE_GUARDED_BY(mutex_);  // the default one first
-  caching::PlannedServing planned_ STOWAGE_GUARDED_BY(mutex_);
+  caching::replay::Server plan_server_ STOWAGE_GUARDED_BY(mutex_);
+  caching::replay::Region plan_region_ STOWAGE_GUARDED_BY(mutex_);
   PoolId next_pool_ STOWAGE_GUARDED_BY(mutex_) = 1;
   std::vector<std::unique_ptr<Stream>> owned_streams_ STOWAGE_GUARDED_BY(mutex_);  // retired ones too
   caching::Observers observers_;

@@ -1,9 +1,9 @@
 // GapIndex: the address space of one zone of the heap that no block holds, and where a block fits best.
 //
 // Pure geometry: it knows neither what is mapped nor who may use it. Physical memory comes in granules, which
-// can be moved from one address to another while no block touches them ("clean"). So what a place for a block
-// costs is the number of clean granules that it takes; the rest of it lies in granules that blocks hold
-// already. Among places of equal cost the tightest is offered first, so that partly used granules stay few.
+// can be moved from one address to another while no block touches them ("clean"). A place for a block
+// therefore costs the clean granules that it takes; its other granules are held by blocks already. Among
+// places of equal cost the tightest is offered first, so that partly used granules stay few.
 //
 //   granules   |       |       |       |       |
 //   blocks     #####                        ####
@@ -65,8 +65,8 @@ class GapIndex {
     const Interval granules = clean(gap);
     return granules.empty() ? 0 : granules.length();
   }
-  // Where in a gap: where the tightest is wanted, at its begin; else among the places that take the fewest
-  // clean granules, the one that touches fewest in all, since each of them is held while the block lives.
+  // Returns the place in a gap: its begin if the tightest is wanted. Else, of the places that take the fewest
+  // clean granules, the one that touches fewest in all, since the block holds each granule that it touches.
   Interval within(Interval gap, Bytes bytes) const;
   std::pair<std::uint64_t, std::uint64_t> cost_in(Interval gap, Interval place) const;
   Shape shape_of(Interval gap) const {

@@ -1,8 +1,11 @@
-// GranuleRuns: a set of granules, kept as runs. Pure data, not synchronised.
+// GranuleRuns: a set of granules, kept as runs. Pieces: which granules came as one piece of memory, which can
+// only be unmapped as a whole. Pure data, not synchronised.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
+#include <vector>
 
 #include "allocator/gap_index.h"
 
@@ -10,9 +13,9 @@ namespace stowage::caching {
 
 class GranuleRuns {
  public:
-  // Precondition: none of them is in the set.
+  // REQUIRES: no granule of `run` is in the set.
   void add(Interval run);
-  // Those that are in the set leave it; returns how many.
+  // Takes the run's granules out of the set. Returns how many were in it.
   std::uint64_t remove(Interval run);
   std::uint64_t count_in(Interval run) const;
   std::uint64_t count() const { return count_; }
@@ -36,6 +39,45 @@ void GranuleRuns::for_each_missing(Interval run, Function&& gap) const {
     run.begin = at->second;
   }
   if (!run.empty()) gap(run);
+}
+
+class Pieces {
+ public:
+  // Returns the granules in each piece of a run: at most a 64th of it, and 8. Large requests then take few
+  // calls of the device, and still leave nearly all of their memory to others when blocks stay in it: a piece
+  // that a live block touches cannot move, and its rest serves where it is.
+  static std::uint64_t granules_each(std::uint64_t run);
+
+  void add(Interval run, std::uint64_t each);  // the last piece may be shorter
+  void remove(Interval run);                   // whole pieces
+  // Returns the piece that holds the granule, or the granule alone if it is in no piece.
+  Interval of(std::uint64_t granule) const;
+
+ private:
+  std::map<std::uint64_t, std::uint64_t> pieces_;  // of more than one granule: end by begin
+};
+
+std::uint64_t length_of(const std::vector<Interval>& runs);
+
+// Returns pieces that lie in `runs` (end by begin, apart from each other) and are usable(piece), from the
+// highest address down, until they have `most` granules or more. Neighbours are joined.
+template <class Usable>
+std::vector<Interval> whole_pieces(const std::map<std::uint64_t, std::uint64_t>& runs, const Pieces& pieces,
+                                   std::uint64_t most, Usable&& usable) {
+  std::vector<Interval> found;
+  for (auto run = runs.rbegin(); run != runs.rend() && most > 0; ++run)
+    for (std::uint64_t end = run->second; end > run->first && most > 0;) {
+      const Interval piece = pieces.of(end - 1);
+      const bool is_whole = piece.begin >= run->first && piece.end == end;
+      end = std::max(piece.begin, run->first);
+      if (!is_whole || !usable(piece)) continue;
+      if (!found.empty() && found.back().begin == piece.end)
+        found.back().begin = piece.begin;
+      else
+        found.push_back(piece);
+      most -= std::min(most, piece.length());
+    }
+  return found;
 }
 
 }  // namespace stowage::caching

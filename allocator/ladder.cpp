@@ -1,4 +1,4 @@
-// What a request does that its stream's cache cannot serve: rung by rung, searching again after each.
+// How a request is served that its stream's cache cannot serve: rung by rung, with a search after each.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -11,16 +11,6 @@ namespace stowage {
 
 using caching::EventKind;
 using caching::PoolHeap;
-
-namespace {
-
-std::uint64_t length_of(const std::vector<caching::Interval>& runs) {
-  std::uint64_t granules = 0;
-  for (const caching::Interval& run : runs) granules += run.length();
-  return granules;
-}
-
-}  // namespace
 
 void* CachingAllocator::Implementation::allocate_slowly(Bytes bytes, Bytes asked, Stream& stream) {
   OutOfMemoryNotice notice;
@@ -127,22 +117,22 @@ bool CachingAllocator::Implementation::insert_waits(Request& request, const cach
   return true;
 }
 
-// Memory for the place's granules: first those that nobody uses any more, the plan's among them, then the
-// device's.
+// Maps the place's granules: first granules that nobody uses any more, the plans' among them, then new ones.
 bool CachingAllocator::Implementation::obtain(Request& request, const Place& place) {
   if (place.unmapped == 0) return true;
   Pool& giver = *pools_.front();
   const Interval kept = &giver == &request.pool ? place.granules : Interval{};
   const std::uint64_t wanted = place.unmapped + memory_.beyond_limit();
   const std::uint64_t spare = length_of(giver.heap.recyclable(memory_.pieces(), wanted, kept));
-  const std::uint64_t lent = planned_.lendable(wanted - std::min(wanted, spare));
+  const std::uint64_t lent = plan_region_.lendable(wanted - std::min(wanted, spare));
   if (spare + lent + memory_.room() < wanted) return false;
   memory_.unmap_spare(giver, spare, kept);
-  planned_.lend(lent);
+  plan_region_.lend(lent);
   while (memory_.room() >= place.unmapped) {
     if (map(request, place)) return true;
     if (request.failure != nullptr) return false;
-    if (memory_.unmap_spare(giver, place.unmapped, kept) + planned_.lend(place.unmapped) == 0) return false;
+    if (memory_.unmap_spare(giver, place.unmapped, kept) + plan_region_.lend(place.unmapped) == 0)
+      return false;
   }
   return false;
 }

@@ -1,7 +1,7 @@
 // LaneMarks: events on one lane behind its releases, by which free bytes are known to be free for others.
 //
-// Releases are counted; a mark is an event recorded behind the first `count` of them. All events are made
-// here and used again. Failures of the device are answered with false, kept for `take_failure`, and change
+// Releases are counted; a mark is an event recorded behind the first `count` releases. Events are made here
+// and used again. Failures of the device are answered with false, kept for `take_failure`, and change
 // nothing: a mark that cannot be made now is made later, and so is one on a lane that is being captured into
 // a graph. Not synchronised, but for the clock.
 #pragma once
@@ -19,7 +19,7 @@ namespace stowage::caching {
 
 class LaneMarks {
  public:
-  static constexpr std::size_t most = 16;  // marks at a time; then the latest is moved on
+  static constexpr std::size_t most = 16;  // marks at a time; beyond that the latest is recorded anew
 
   // `clock`, of a lane of `device`, is written here alone, and outlives this.
   LaneMarks(Device& device, LaneClock& clock) : device_(device), clock_(clock) {}
@@ -33,12 +33,14 @@ class LaneMarks {
   // Whether the lane is being captured, or nobody can tell.
   bool is_captured();
   bool is_full() const { return marks_.size() == most; }
-  // A mark behind all releases so far, unless there is one.
+  // Records a mark behind all releases so far, unless there is one.
   bool mark();
   // Asks which marks have passed.
   bool poll();
   // Lets `lane`, which is not captured, wait until release number `count` is done with.
   bool hold(LaneId lane, std::uint64_t count);
+  // Blocks the caller until the oldest mark has passed. Returns false without a mark.
+  bool synchronise_oldest();
   // Blocks the caller until all releases so far are done with.
   bool synchronise();
   std::exception_ptr take_failure() { return std::exchange(failure_, nullptr); }

@@ -1,29 +1,30 @@
 // MappedMemory: the device memory behind the caching allocator's addresses, and whose it is.
 //
-// Memory is mapped and unmapped by granules, up to a limit. Each mapped granule is listed once, by whoever
-// decides over it: the PoolHeap of a pool, or the PlanRegion. Both are called `Granules` below. Invariants
-// between calls:
+// Memory is mapped and unmapped by granules, up to a limit. A mapped granule is listed once, by its
+// `Granules`: a pool's PoolHeap or the plans' Region, which decide over it. Invariants between calls:
 //   - a granule is mapped exactly if its `Granules` list it;
-//   - the sum of `reserved` over all pools is the number of mapped granules (the plan region's count to the
-//     default pool).
+//   - the sum of `reserved` over all pools is the number of mapped granules (the plans' count to the default
+//   pool).
 // A call of the device that fails keeps both: granules that the device would not take back stay listed.
 //
 // REQUIRES, for all but base(), bytes() and granule(): the allocator's mutex.
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 #include <exception>
 #include <vector>
 
 #include "allocator/history.h"
 #include "allocator/segments.h"
 #include "allocator/stream_cache.h"
+#include "stowage/error.h"
 
 namespace stowage::caching {
 
 class MappedMemory {
  public:
-  // Reserves `range` bytes of addresses and maps nothing. Each map and unmap is written to `history`.
+  // Reserves `range` bytes of addresses and maps nothing. Writes all maps and unmaps to `history`.
   MappedMemory(Device& device, Bytes range, Bytes limit, History& history)
       : segments_(device, range), history_(history), limit_(limit) {}
 
@@ -47,15 +48,13 @@ class MappedMemory {
   // Granules that are mapped above a limit that was set below them.
   std::uint64_t beyond_limit() const { return mapped() - std::min(limit_ / granule(), mapped()); }
 
-  // Maps `runs` for `granules`, whose memory counts to `pool`. False: nothing more is mapped than before, but
-  // for what the device would not take back. Then `failure` says why; it is left alone where the device has
-  // less memory than the limit says.
-  // REQUIRES: none of `runs` is mapped.
+  // Maps `runs` for `granules`, whose memory counts to `pool`. Returns false if that failed: then nothing
+  // more is mapped than before, but for granules that the device would not take back. `failure` says why,
+  // unless the device has less memory than the limit says. REQUIRES: none of `runs` is mapped.
   template <class Granules>
   bool map(Granules& granules, Pool& pool, const std::vector<Interval>& runs, std::exception_ptr& failure);
 
-  // Unmaps `runs` of `granules`, whose memory counts to `pool`. Returns how many granules the device took
-  // back.
+  // Unmaps `runs` of `granules`, which count to `pool`. Returns how many granules the device took back.
   // REQUIRES: `runs` are whole pieces, no block touches them, and no lane uses them any more.
   template <class Granules>
   std::uint64_t unmap(Granules& granules, Pool& pool, const std::vector<Interval>& runs);
@@ -67,8 +66,21 @@ class MappedMemory {
   }
 
  private:
-  bool map_runs(const std::vector<Interval>& runs, std::vector<Interval>& left, std::exception_ptr& failure);
-  void note_event(EventKind kind, Interval run, const Pool& pool);
+  bool map_runs(const std::vector<Interval>& runs, std::vector<Interval>& left, std::exception_ptr& failure) {
+    try {
+      segments_.map(runs, left);
+      return true;
+    } catch (const OutOfMemory&) {
+      return false;  // the device has less than the limit says
+    } catch (const Error&) {
+      failure = std::current_exception();
+      return false;
+    }
+  }
+  void note_event(EventKind kind, Interval run, const Pool& pool) {
+    history_.add({kind, reinterpret_cast<std::uintptr_t>(base() + run.begin * granule()),
+                  run.length() * granule(), 0, pool.id});
+  }
 
   Segments segments_;
   History& history_;

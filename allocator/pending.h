@@ -1,8 +1,8 @@
 // Pending: which free bytes some lane may still be using, as tags on address ranges.
 //
 // A lane's releases are counted; a tag (lane's clock, count) says that the bytes may be in use until what the
-// lane was given before that release is done. Each byte has at most one piece. Pure data, not synchronised,
-// but for LaneClock::passed, which any thread may read.
+// lane was given before that release is done. A byte has at most one piece. Pure data, not synchronised, but
+// for LaneClock::passed, which any thread may read.
 #pragma once
 
 #include <atomic>
@@ -33,15 +33,15 @@ void join(Tags& tags, const Tag& tag);
 
 class Pending {
  public:
-  // Precondition: no piece overlaps `range`. Nothing is kept for tags that have passed.
+  // REQUIRES: no piece overlaps `range`. Tags that have passed are dropped.
   void add(Interval range, Tags tags);
   void cut(Interval range);
-  // Tags of `range` that have not passed.
+  // Returns the tags of `range` that have not passed.
   Tags in(Interval range) const;
   bool any_in(Interval range) const;
   // The end of the last piece in `range` that other lanes than `lane` may be using; 0 if there is none.
   Bytes last_foreign_end(Interval range, const LaneClock& lane) const;
-  // All that have not passed; pieces that have are dropped.
+  // Returns all tags that have not passed, and drops pieces that have.
   Tags all();
   std::size_t pieces() const { return pieces_.size(); }
 

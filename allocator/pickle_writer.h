@@ -25,7 +25,7 @@ class PickleWriter {
   void text(std::string_view value);
   void pair(std::int64_t first, std::int64_t second);
 
-  // Values until end(). In a dictionary: key, value, key, value … A list's values are anything.
+  // The values that follow, until end(), are its own; a dictionary's are key, value, key, value …
   void begin_list() { begin(']', 'e', 1); }
   void begin_dictionary() { begin('}', 'u', 2); }
   void end();

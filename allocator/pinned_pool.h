@@ -37,7 +37,7 @@ class PinnedPool {
   // bytes > 0. When the device has no more, the cache is given back and the device asked once again;
   // then OutOfMemory with the device's account.
   PinnedBuffer allocate(Bytes bytes);
-  // Gives cached buffers back to the device. What touched them must have been synchronised.
+  // Gives cached buffers back to the device. REQUIRES: work that touched them was synchronised.
   void trim();
   PinnedPoolStatistics statistics() const;
 
@@ -49,7 +49,7 @@ class PinnedPool {
   void drop_cache() STOWAGE_REQUIRES(mutex_);
   void put_back(DeviceMemory memory) noexcept;
 
-  // All buffers of one size. `cached` has room for every one, so that putting back cannot fail.
+  // Buffers of one size. `cached` has room for every one, so that putting back cannot fail.
   struct SizeClass {
     std::vector<DeviceMemory> cached;
     std::size_t buffers = 0;  // cached and in use

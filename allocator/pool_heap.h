@@ -15,17 +15,16 @@
 #include "allocator/gap_index.h"
 #include "allocator/granule_runs.h"
 #include "allocator/pending.h"
-#include "allocator/pieces.h"
 
 namespace stowage::caching {
 
-// What a place for a block still needs, from best to worst.
+// Needs of a place before a block can have it, from best to worst.
 enum class Need : std::uint8_t { nothing, waits, memory };
 
 struct Place {
   Interval bytes;
   Interval granules;           // clean ones that it takes
-  std::uint64_t unmapped = 0;  // of them
+  std::uint64_t unmapped = 0;  // of `granules`
   Tags waits;                  // of other lanes
   Need need = Need::nothing;
 };
@@ -38,9 +37,9 @@ class PoolHeap {
   // `space` in whole granules of `granule` bytes.
   PoolHeap(Interval space, Bytes granule);
 
-  // The best place that needs no more than `most`; of those that need memory, the one that takes fewest clean
-  // granules (with `all`, of all there are). `lane` may use what is pending on
-  // itself, and on others where it `may_wait`.
+  // Returns the best place that needs no more than `most`; of places that need memory, the one that takes the
+  // fewest clean granules (of all places if `breadth` is `all`). `lane` may use bytes that are pending on
+  // itself, and on others if it `may_wait`.
   std::optional<Place> find(Bytes bytes, const LaneClock& lane, Need most, std::size_t breadth,
                             bool may_wait = true) const;
   // A block takes the place, all of whose granules are mapped.
@@ -58,10 +57,10 @@ class PoolHeap {
   Pending& pending() { return pending_; }
   Interval space() const { return space_; }
   Bytes largest_mapped_gap() const;
-  // By address, cut between the zones. Bytes of the heap; all that blocks hold lies in them.
+  // Returns the mapped bytes of the heap, by address, cut between the zones. All blocks lie in them.
   std::vector<Interval> mapped() const;
   bool is_small(Interval bytes) const { return zone_at(bytes.begin) != large; }
-  // The end of the gap that holds `position`; `position` itself where none does.
+  // Returns the end of the gap that holds `position`; `position` itself if it is in none.
   Bytes gap_end(Bytes position) const;
 
  private:

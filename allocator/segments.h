@@ -1,7 +1,7 @@
 // Segments: the allocator's reserved address range and the device memory that is mapped into it, by granule.
 //
-// A run of granules is mapped in one call of the device, as pieces (pieces.h) that leave one by one. Offsets
-// count from `base`. Not synchronised, but for `base` and `granule`, which never change.
+// A run of granules is mapped in one call of the device, as pieces (granule_runs.h) that leave one by one.
+// Offsets count from `base`. Not synchronised, but for `base` and `granule`, which never change.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "allocator/gap_index.h"
-#include "allocator/pieces.h"
+#include "allocator/granule_runs.h"
 #include "stowage/device.h"
 
 namespace stowage::caching {
@@ -25,7 +25,7 @@ class Segments {
   Segments(Device& device, Bytes bytes);
   Segments(const Segments&) = delete;
   Segments& operator=(const Segments&) = delete;
-  // Unmaps everything. What touched it must have been synchronised.
+  // Unmaps everything. REQUIRES: work that touched it was synchronised.
   ~Segments();
 
   std::byte* base() const { return base_; }
@@ -35,10 +35,10 @@ class Segments {
   std::uint64_t mapped() const { return mapped_; }  // granules
   const SegmentCounters& counters() const { return counters_; }
 
-  // Maps all of `runs`, none of which is mapped, or throws what the device threw. Then what was mapped is
-  // undone, but for granules that the device would not take back, which it returns in `left`.
+  // Maps `runs`, none of which is mapped. If the device throws, so does this, behind unmapping; `left` gets
+  // the granules that the device would not take back.
   void map(const std::vector<Interval>& runs, std::vector<Interval>& left);
-  // Unmaps `runs`, whole pieces that nobody uses; those that the device would not take back are returned.
+  // Unmaps `runs`, whole pieces that nobody uses. Returns the runs that the device would not take back.
   std::vector<Interval> unmap(const std::vector<Interval>& runs) noexcept;
 
  private:

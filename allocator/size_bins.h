@@ -34,9 +34,21 @@ class SizeBins {
     return (filled_[bin / 64] >> bin % 64 & 1) != 0 ? take_from(bin, bytes) : nullptr;
   }
 
-  // All blocks, as a list by `next`.
-  Block* take_all();
-  bool empty() const;
+  // Returns all blocks as a list by `next`.
+  Block* take_all() {
+    Block* all = nullptr;
+    for (std::size_t word = 0; word < filled_.size(); ++word)
+      for (; filled_[word] != 0; filled_[word] &= filled_[word] - 1) {
+        Block*& head = heads_[word * 64 + static_cast<std::size_t>(std::countr_zero(filled_[word]))];
+        while (head != nullptr) {
+          Block* const block = head;
+          head = block->next;
+          block->next = all;
+          all = block;
+        }
+      }
+    return all;
+  }
 
   static std::size_t bin_of(std::uint64_t units) {
     if (units < 64) return units;

@@ -141,7 +141,7 @@ class TorchSnapshot {
     out_.end();
   }
 
-  // What PyTorch's own settings would be, and ours.
+  // PyTorch's settings, as they are by default, and ours.
   void write_settings(const std::vector<DeviceSnapshot>& devices) {
     out_.text("allocator_settings");
     out_.begin_dictionary();

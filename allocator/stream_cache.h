@@ -24,7 +24,7 @@ struct Pool {
   PoolHeap heap;
   std::uint64_t reserved = 0;  // granules
   std::uint64_t peak_reserved = 0;
-  Bytes peak_allocated = 0;  // of the times it was looked at
+  Bytes peak_allocated = 0;  // at the times when it was looked at
   std::uint64_t retries = 0;
   bool is_private() const { return id != default_pool; }
 };
@@ -43,19 +43,31 @@ struct alignas(128) Cache {
 // Streams and caches do not share cache lines.
 class alignas(128) Stream {
  public:
-  // Where another stream has looked for memory since the last mark, releases of so many bytes make a new one:
-  // early enough that others need not wait for later work, and none where nobody asks.
+  // Bytes released until the next mark, once another stream has looked for memory since the last one. Others
+  // then need not wait for later work, and no mark is made that nobody asks for.
   static constexpr Bytes bytes_per_mark = 1_MiB;
 
   Stream(Device& device, LaneId number) : lane(number), marks(device, clock) { clock.lane = number; }
 
-  Cache& cache_for(Pool& pool) STOWAGE_REQUIRES(mutex);
-  // Null where the stream never used the pool.
-  Cache* find_cache(const Pool& pool) STOWAGE_REQUIRES(mutex);
-  void drop_cache(const Pool& pool) STOWAGE_REQUIRES(mutex);
+  Cache& cache_for(Pool& pool) STOWAGE_REQUIRES(mutex) {
+    if (Cache* const known = find_cache(pool)) return *known;
+    caches.push_back(std::make_unique<Cache>(*this, pool));
+    caches.back()->statistics.stream = lane;
+    caches.back()->statistics.pool = pool.id;
+    return *caches.back();
+  }
+  // Returns null if the stream never used the pool.
+  Cache* find_cache(const Pool& pool) STOWAGE_REQUIRES(mutex) {
+    for (const auto& cache : caches)
+      if (&cache->pool == &pool) return cache.get();
+    return nullptr;
+  }
+  void drop_cache(const Pool& pool) STOWAGE_REQUIRES(mutex) {
+    std::erase_if(caches, [&](const auto& cache) { return &cache->pool == &pool; });
+  }
 
-  // Nothing is recorded or asked on the lane, which waits for no other: it is being captured, or may soon be,
-  // since requests go to a private pool.
+  // The lane is being captured, or may soon be, since its requests go to a private pool: no event is recorded
+  // or asked on it, and it waits for no other lane.
   bool is_captured() STOWAGE_REQUIRES(mutex) {
     return (current != nullptr && current->pool.is_private()) || marks.is_captured();
   }

@@ -35,7 +35,7 @@ std::atomic<int> early_calls{0};
 // This process was forked while a thread, which it does not have, was in such a call.
 std::atomic<bool> orphaned{false};
 
-// From the time on when this library is loaded: a fork could meet a later registration half-way.
+// Registered when this library is loaded: a fork could meet a later registration half-way.
 [[maybe_unused]] const int watches_forks = pthread_atfork(nullptr, nullptr, [] {
   forks.fetch_add(1, std::memory_order_relaxed);
   if (early_calls.load(std::memory_order_relaxed) > 0) orphaned.store(true, std::memory_order_relaxed);
@@ -69,6 +69,13 @@ std::size_t parse_count(std::string_view text) {
   return count;
 }
 
+bool parse_switch(std::string_view text) {
+  if (text != "0" && text != "1")
+    throw InvalidInput(
+        fmt::format("STOWAGE_PLAN_PERIODS is '{}'; give 1 to plan periods or 0 not to, or unset it", text));
+  return text == "1";
+}
+
 bool is_set(const char* text) { return text != nullptr && *text != '\0'; }
 
 PoolKey key_of(stowage_pool pool) { return {pool.first, pool.second}; }
@@ -96,6 +103,11 @@ void add(stowage_statistics& sum, const AllocatorStatistics& all) {
   }
   std::sort(streams.begin(), streams.end());
   sum.streams = static_cast<std::uint64_t>(std::unique(streams.begin(), streams.end()) - streams.begin());
+  sum.plans = all.planned.plans;
+  sum.plan_hits = all.planned.hits;
+  sum.plan_unplanned = all.planned.unplanned;
+  sum.plan_misses = all.planned.misses;
+  sum.plan_reserved = all.planned.reserved;
 }
 
 }  // namespace
@@ -110,13 +122,15 @@ void Allocators::print_error() noexcept {
   }
 }
 
-Allocators::Allocators(Open open, const char* limit, const char* history) : open_(std::move(open)) {
+Allocators::Allocators(Open open, const Environment& environment) : open_(std::move(open)) {
   const MutexLock lock(mutex_);
   try {
-    if (is_set(history)) history_ = parse_count(history);
-    if (is_set(limit)) for_all_.limit = parse_bytes(limit);
+    if (is_set(environment.history)) history_ = parse_count(environment.history);
+    if (is_set(environment.plan_periods)) plans_periods_ = parse_switch(environment.plan_periods);
+    if (is_set(environment.limit)) for_all_.limit = parse_bytes(environment.limit);
   } catch (const InvalidInput& error) {
-    environment_error_ = fmt::format("STOWAGE_LIMIT or STOWAGE_HISTORY: {}", error.what());
+    environment_error_ =
+        fmt::format("STOWAGE_LIMIT, STOWAGE_HISTORY or STOWAGE_PLAN_PERIODS: {}", error.what());
   }
 }
 
@@ -197,7 +211,8 @@ std::unique_ptr<DeviceAllocator> Allocators::open(int ordinal) {
   born_.compare_exchange_strong(none, forks.load(std::memory_order_relaxed) + 1);
   auto device = open_(ordinal);
   const Bytes limit = limit_of(ordinal, device->memory_info().total);
-  return std::make_unique<DeviceAllocator>(std::move(device), CachingAllocatorOptions{limit, history_});
+  return std::make_unique<DeviceAllocator>(std::move(device),
+                                           CachingAllocatorOptions{limit, history_, plans_periods_});
 }
 
 Bytes Allocators::limit_of(int ordinal, Bytes total) const {
@@ -282,6 +297,13 @@ int Allocators::set_history(std::size_t events) noexcept {
   return guarded([&] {
     const MutexLock lock(mutex_);
     history_ = events;
+  });
+}
+
+int Allocators::begin_iteration(int device) noexcept {
+  return guarded([&] {
+    if (!plans_periods_) return static_cast<void>(find(device));  // checks the number alone
+    at(device).allocator().begin_iteration();
   });
 }
 

@@ -16,13 +16,19 @@
 
 namespace stowage::c_api {
 
+// Values of STOWAGE_LIMIT and its like; null or empty: not set.
+struct Environment {
+  const char* limit = nullptr;
+  const char* history = nullptr;
+  const char* plan_periods = nullptr;
+};
+
 class Allocators {
  public:
   using Open = std::function<std::unique_ptr<Device>(int ordinal)>;
   static constexpr int most_devices = 64;
 
-  // `limit` and `history` as in the environment; null or empty: not set.
-  Allocators(Open open, const char* limit, const char* history);
+  Allocators(Open open, const Environment& environment);
   Allocators(const Allocators&) = delete;
   Allocators& operator=(const Allocators&) = delete;
   ~Allocators();
@@ -34,12 +40,13 @@ class Allocators {
   void set_memory_fraction(double fraction, int device) noexcept;
   int set_limit(int device, Bytes limit) noexcept;
   int set_history(std::size_t events) noexcept;
+  int begin_iteration(int device) noexcept;
   int get_statistics(int device, stowage_statistics* statistics) noexcept;
   int reset_peaks(int device) noexcept;
   int snapshot(const char* path) noexcept;
   int forget_stream(int device, void* stream) noexcept;
   int begin_pool(int device, stowage_pool pool, StreamFilter wants) noexcept;
-  // The same for the filter that `make` makes; what that throws is the call's error.
+  // As begin_pool, for the filter that `make` returns. An exception of `make` is the call's error.
   int begin_pool_of(int device, stowage_pool pool, const std::function<StreamFilter()>& make) noexcept;
   int end_pool(int device, stowage_pool pool) noexcept;
   int release_pool(int device, stowage_pool pool) noexcept;
@@ -66,6 +73,7 @@ class Allocators {
   bool is_lost() const;  // since a fork
 
   const Open open_;
+  bool plans_periods_ = false;
   std::string environment_error_;
   std::atomic<std::uint64_t> born_{
       0};  // one more than the forks when the first device was opened; 0: none was

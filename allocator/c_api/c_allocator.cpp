@@ -1,4 +1,4 @@
-// What libstowage_allocator.so exports, over the CUDA devices of the process.
+// Exports of libstowage_allocator.so, over the CUDA devices of the process.
 #include "stowage/c_allocator.h"
 
 #include <atomic>
@@ -10,7 +10,7 @@
 #include "allocator/c_api/allocators.h"
 #include "stowage/cuda_device.h"
 
-// As the CUDA runtime names what a cudaStream_t points to.
+// The CUDA runtime's name of what a cudaStream_t points to.
 struct CUstream_st;
 
 namespace {
@@ -27,7 +27,9 @@ Allocators& process() {
       [](int ordinal) {
         return stowage::open_cuda_device({.ordinal = ordinal, .keeps_current_device = true, .scratch = 0});
       },
-      std::getenv("STOWAGE_LIMIT"), std::getenv("STOWAGE_HISTORY"));
+      stowage::c_api::Environment{.limit = std::getenv("STOWAGE_LIMIT"),
+                                  .history = std::getenv("STOWAGE_HISTORY"),
+                                  .plan_periods = std::getenv("STOWAGE_PLAN_PERIODS")});
   const bool first = known.compare_exchange_strong(found, made.get(), std::memory_order_acq_rel);
   return first ? *made.release() : *found;
 }
@@ -53,6 +55,7 @@ void stowage_set_memory_fraction(double fraction, int device) {
 }
 int stowage_set_limit(int device, uint64_t bytes) { return process().set_limit(device, bytes); }
 int stowage_set_history(size_t events) { return process().set_history(events); }
+int stowage_begin_iteration(int device) { return process().begin_iteration(device); }
 int stowage_get_statistics(int device, stowage_statistics* statistics) {
   return process().get_statistics(device, statistics);
 }

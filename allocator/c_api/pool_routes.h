@@ -1,6 +1,6 @@
-// PoolRoutes: which streams' requests go to which private pool of one caching allocator, as PyTorch's hooks
-// begin, end and release pools: by numbers that the caller chose, and a question that is asked for each
-// request.
+// PoolRoutes: the private pool of one caching allocator that a stream's requests go to. As PyTorch's hooks
+// do, callers begin, end and release pools by numbers of their own, and are asked for each request whether a
+// pool wants it.
 //
 // Thread-safe. The allocator outlives it.
 #pragma once
@@ -27,16 +27,14 @@ class PoolRoutes {
   PoolRoutes(const PoolRoutes&) = delete;
   PoolRoutes& operator=(const PoolRoutes&) = delete;
 
-  // Throws InvalidInput where no pool can be made: requests that `wants` names fail from then on, until
-  // `end`.
+  // Throws InvalidInput if no pool can be made: requests that `wants` names then fail until `end`.
   void begin(PoolKey key, StreamFilter wants);
   void end(PoolKey key);      // of the oldest `begin` that has not ended; InvalidInput if there is none
   void release(PoolKey key);  // InvalidInput if it is not there, or has not ended
   // Destroys released pools whose last block was freed.
   void sweep();
 
-  // Runs `use()`, a request or a release on the stream's lane, with the stream's requests going where they
-  // should.
+  // Runs `use()`, a request or a release on the stream's lane, with the stream routed as it should be.
   template <class Use>
   auto with_route(void* stream, LaneId lane, Use&& use) {
     if (begun_.load(std::memory_order_acquire) == 0) return use();

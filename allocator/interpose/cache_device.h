@@ -1,5 +1,5 @@
-// One card as the caching allocator sees it: memory by the driver's virtual memory management, and one lane,
-// of which all work has always passed, since every release comes after a wait for the device.
+// CacheDevice: a card as the caching allocator sees it. Its memory is the driver's virtual memory, and it has
+// one lane. All work of the lane has always passed, since every release comes after a wait for the device.
 #pragma once
 
 #include <cuda.h>
@@ -11,7 +11,8 @@
 
 namespace stowage::interpose {
 
-// Calls of the driver that fail throw: OutOfMemory, or DeviceError. What is no part of it throws DeviceError.
+// Calls of the driver that fail throw OutOfMemory or DeviceError. Functions that the allocator does not need
+// throw DeviceError.
 class CacheDevice : public Device {
  public:
   static constexpr LaneId lane = 0;

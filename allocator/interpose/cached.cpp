@@ -95,7 +95,7 @@ CUresult Cached::allocate(const AllocateCall& call) {
   return result;
 }
 
-// One that is freed in the order of a stream waits, too.
+// A free in the order of a stream waits, too.
 CUresult Cached::free(const FreeCall& call) {
   const auto memory = find(call.address);
   if (!memory || memory->address != call.address) return driver_.free(call);
@@ -160,8 +160,7 @@ bool Cached::make_room() {
   return of->allocator->trim() > 0;
 }
 
-// What the context's end leaves of reserved addresses is not known, so another card is opened for the next
-// one.
+// Another card is opened for the next context, since nobody knows which reserved addresses outlive this one.
 void Cached::primary_context_ends(CUdevice device) {
   if (!used_) return;
   const MutexLock lock(mutex_);

@@ -1,5 +1,4 @@
-// The service that keeps what cuMemAlloc gave out, and gives it out again: the caching allocator over the
-// driver.
+// Cached: the service that gives out freed memory of cuMemAlloc again, by the caching allocator.
 //
 // A cached cuMemFree waits for the context's work, as the driver's does, before anyone gets the memory; so
 // blocks need no stream. While a stream is captured nobody can wait: what is freed then is kept back until a
@@ -15,7 +14,7 @@
 #include <vector>
 
 #include "allocator/interpose/cache_device.h"
-#include "allocator/interpose/pass_through.h"
+#include "allocator/interpose/service.h"
 #include "src/base/mutex.h"
 #include "stowage/caching_allocator.h"
 

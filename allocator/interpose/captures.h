@@ -1,4 +1,4 @@
-// Which streams are being captured, so that the interposer does not wait for a context meanwhile: the driver
+// Captures: the streams that are being captured. The interposer waits for no context meanwhile: the driver
 // would refuse that, in any mode of the thread, and end the captures.
 #pragma once
 

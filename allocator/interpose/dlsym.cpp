@@ -1,12 +1,11 @@
-// dlsym, as programs see it: what they look up in the driver is replaced. The static CUDA runtime finds the
-// driver so.
+// dlsym, as programs see it: functions of the driver are replaced. The static CUDA runtime finds the driver
+// this way.
 //
 // RTLD_DEFAULT and RTLD_NEXT mean the object that calls, which the loader's dlsym knows by its return
-// address. So they are passed on by a jump, with the caller's return address still on the stack.
+// address. They are passed on by a jump, with the caller's return address still on the stack.
 #include <dlfcn.h>
 
 #include "allocator/interpose/driver.h"
-#include "allocator/interpose/substitute.h"
 
 #ifndef __x86_64__
 #error "the interposer is written for x86-64"

@@ -24,7 +24,7 @@ void* find_dlsym() {
   std::abort();  // no such glibc is known
 }
 
-// Where the driver's code is: written before `library`, which says that it is there.
+// Addresses of the driver's code. Written before `library`, which says that they are there.
 struct Code {
   std::atomic<std::uintptr_t> start = 0, end = 0;
 } driver_code;

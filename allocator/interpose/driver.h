@@ -14,12 +14,12 @@ void* real_dlsym(void* library, const char* symbol);
 // Whether `code` is in libcuda, as far as it is loaded.
 bool in_driver(const void* code);
 
-// The driver's function; null where no driver is loaded, or it has none of that name.
+// Returns the driver's function; null if no driver is loaded, or it has none of that name.
 void* real_function(Entry entry);
-// For a function that the driver gives out but does not export. One that is known stays.
+// Keeps a function that the driver gives out but does not export, unless one is known.
 void remember_real(Entry entry, void* function);
 
-// What to call where the real function is missing: fails with the reason.
+// Stands for a real function that is missing: fails with the reason.
 CUresult missing_function();
 
 template <class Function>
@@ -27,18 +27,21 @@ Function* real(Entry entry) {
   return reinterpret_cast<Function*>(real_function(entry));
 }
 
-// The result of the driver's function.
+// Returns the result of the driver's function.
 template <class Function, class... Arguments>
 CUresult call_real(Entry entry, Arguments... arguments) {
   Function* const function = real<Function>(entry);
   return function == nullptr ? missing_function() : function(arguments...);
 }
 
-// What stands in the place of `entry`.
+// Returns the function that stands in the place of `entry`.
 void* replacement(Entry entry);
+// Returns what a program gets that looked `symbol` up with dlsym, where `found` is: the replacement of a
+// function of the driver; a function of another library stays what it is.
+void* substitute_symbol(const char* symbol, void* found);
 
-// Set while a thread is in a function of the driver that was called from here: what that calls is not the
-// program's.
+// True for a call that the program made: false while the thread is in a function of the driver that was
+// called from here.
 class Outermost {
  public:
   // `caller`: an address in the code that called.

@@ -29,7 +29,7 @@ HostPiece HostChunks::take(Bytes bytes, const HostOwner& owner) {
   return {memory.address, false};
 }
 
-// From the first source that has it.
+// Takes the chunk from the first source that has it.
 bool HostChunks::add_chunk(Bytes bytes, const HostOwner& owner, HostMemory& memory) {
   for (const HostSource source : host_sources) {
     used_ += bytes;
@@ -39,7 +39,7 @@ bool HostChunks::add_chunk(Bytes bytes, const HostOwner& owner, HostMemory& memo
   return false;
 }
 
-// Of a chunk that is in use no more.
+// Gives back the memory of a chunk that is no longer in use.
 void HostChunks::end(const HostMemory& memory) {
   HostMemory rest = memory;
   if (give_back(rest)) {
@@ -61,7 +61,7 @@ CUdeviceptr HostChunks::take_of_shared(Bytes bytes, const HostOwner& owner) {
   return address;
 }
 
-// In the place of a piece; it joins the gaps beside it. A chunk that it would fill has none any more.
+// Turns a piece into a gap, joined with the gaps beside it. No gap is kept that would fill the whole chunk.
 void HostChunks::open_gap(Chunk& chunk, std::map<Bytes, Bytes>::iterator piece) {
   Gaps& gaps = gaps_[chunk.owner];
   const Bytes begin = piece == chunk.pieces.begin() ? 0 : std::prev(piece)->first + std::prev(piece)->second;

@@ -1,5 +1,5 @@
-// Memory of the host that stands in the place of device memory: taken from the driver in chunks, at most so
-// much of it, and cut into pieces.
+// HostChunks: memory of the host that stands in the place of device memory. It is taken from the driver in
+// chunks, up to a limit, and cut into pieces.
 #pragma once
 
 #include <cuda.h>
@@ -15,7 +15,7 @@
 
 namespace stowage::interpose {
 
-// Whose memory goes together. Pieces of different ones share no chunk.
+// Owner of pieces, whose memory goes at one time. Pieces of different owners share no chunk.
 struct HostOwner {
   CUdevice device = 0;
   std::uint64_t context = 0;  // 0: of none, as a pool's memory
@@ -29,7 +29,7 @@ struct HostPiece {
 
 // Pieces that are smaller than a granule share one, each in the tightest gap of its owner's chunks; others
 // have chunks of their own, of whole granules. Either takes time as the logarithm of how many pieces there
-// are. What the driver does not take back is tried again. Not thread-safe.
+// are. Memory that the driver does not take back is offered again. Not thread-safe.
 class HostChunks {
  public:
   explicit HostChunks(Bytes limit) : limit_(limit) {}
@@ -41,7 +41,7 @@ class HostChunks {
   // It took along what was page-locked in it, whoever owns that.
   void context_gone(CUcontext context);
   void retry();
-  // In a child after fork, which has no part in its parent's.
+  // Forgets everything, in a child after fork, which has no part in its parent's memory.
   void forget();
 
   Bytes limit() const { return limit_; }

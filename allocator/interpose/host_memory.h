@@ -9,7 +9,7 @@
 
 namespace stowage::interpose {
 
-// What is there of it; empty at first, and again once all was given back.
+// The parts of a chunk that are there. Empty at first, and again once all were given back.
 struct HostMemory {
   CUdeviceptr address = 0;  // for the device
   std::size_t bytes = 0;
@@ -21,21 +21,20 @@ struct HostMemory {
   bool empty() const { return pinned == nullptr && !reserved && !created; }
 };
 
-// Where the memory comes from: the host's node next to the device, any node, or page-locked memory of the
-// current context, which goes with that.
+// Sources of memory: the host's node next to the device, any node, or page-locked memory of the current
+// context, which goes with the context.
 enum class HostSource { nearest_node, any_node, pinned };
 inline constexpr std::array<HostSource, 3> host_sources = {HostSource::nearest_node, HostSource::any_node,
                                                            HostSource::pinned};
 
-// A power of two, of which all sizes are multiples.
+// Sizes are multiples of this power of two.
 inline constexpr std::size_t host_granule = std::size_t{2} << 20;
 
-// Takes `bytes` for `device`, where a context of it is current. Not CUDA_SUCCESS: `memory` is what is left to
-// give back.
+// Takes `bytes` for `device`, a context of which is current. If it fails, `memory` is to be given back.
 CUresult take_host_memory(HostSource source, CUdevice device, std::size_t bytes, HostMemory& memory);
 
-// False where the driver fails: then `memory` is what is still there, and may be given back again. Nothing
-// may use it any more.
+// Returns false if the driver fails: then `memory` is what is still there, and may be given back again.
+// REQUIRES: nothing uses it any more.
 bool give_back(HostMemory& memory);
 
 }  // namespace stowage::interpose

@@ -1,4 +1,4 @@
-// By which call a program got its memory.
+// Kind: the call by which a program got its memory.
 #pragma once
 
 #include <string_view>

@@ -79,7 +79,7 @@ void Ledger::give_back(const Block& block) {
   drop(block);
 }
 
-// What nobody had to admit.
+// Counts a block that nobody had to admit.
 void Ledger::take_in(const Block& block) {
   if (!block.spilled) return;
   ++spills_;

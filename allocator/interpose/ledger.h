@@ -1,5 +1,5 @@
-// The account of one process: what it allocated and has not freed, by address, and how much of each card that
-// is. Makes the record, and decides what a limit refuses.
+// Ledger: the account of one process, that is its live allocations by address and their bytes on each card.
+// It makes the record, and decides what a limit refuses.
 //
 // Bytes are those that the program asked for: neither rows padded by cuMemAllocPitch nor the driver's own
 // rounding. Managed memory can live on the host, so it is in the record but not in what a card holds.
@@ -22,7 +22,7 @@ namespace stowage::interpose {
 struct Block {
   Kind kind = Kind::device;
   int device = 0;
-  std::uint64_t context = 0;  // 0: of none; memory of pools outlives contexts
+  std::uint64_t context = 0;  // 0: none, since memory of pools outlives contexts
   std::uint64_t stream = 0;   // a handle
   Bytes bytes = 0;
   bool spilled = false;     // it is in host memory, in the place of the card's
@@ -43,19 +43,19 @@ class Ledger {
  public:
   explicit Ledger(LedgerOptions options);
 
-  // An allocation: admitted (its bytes are taken; false: over the limit), then granted or failed. One that is
-  // not admitted, or was and gave its bytes back, may be granted as a spilled block; else it is refused.
-  // `why` goes into the record.
+  // An allocation: admitted (its bytes are taken; false: over the limit), then granted or failed. A block
+  // that is not admitted, or was and gave its bytes back, may be granted as a spilled block; else it is
+  // refused. `why` goes into the record.
   bool admit(const Block& block);
   void granted(std::uint64_t address, const Block& block);
   void failed(const Block& block, int result, std::string_view why = {});
   void refused(const Block& block, std::string_view why = {});
   void give_back(const Block& block);  // what was admitted
 
-  // A free in the order of `stream`, of the block that `take` gives out once: it is taken before the driver
-  // frees, for then the address may belong to another thread at once. Its bytes count until it is freed, or
-  // until its address is granted again: that writes its line first, so that the record has each free before
-  // the next allocation of the address. Put back where the driver refuses.
+  // A free in the order of `stream`. `take` gives the block out once, before the driver frees it, since then
+  // the address may belong to another thread at once. The block's bytes count until it is freed, or until its
+  // address is granted again: the grant writes the free's line first, so that the record has each free before
+  // the next allocation of the address. `not_freed` puts the block back if the driver refuses.
   std::optional<Block> take(std::uint64_t address, std::uint64_t stream = 0);
   void freed(std::uint64_t address, const Block& block, std::uint64_t stream);
   void not_freed(std::uint64_t address, const Block& block, int result);
@@ -67,7 +67,7 @@ class Ledger {
   void mapped(std::uint64_t address, Bytes bytes, std::uint64_t handle);
   void unmapped(std::uint64_t address, Bytes bytes);
 
-  // What they took along: a context what was allocated in it, a device that is reset its pools' memory, too.
+  // Removes the blocks that died with a context, or with a device reset (pools included).
   void context_gone(std::uint64_t context);
   void device_reset(int device, std::uint64_t primary_context);
   void stream_gone(std::uint64_t stream);
@@ -75,11 +75,12 @@ class Ledger {
   // A line without bytes of its own: "export", "not_exported", "open", "close", "missed".
   void note(std::string_view event, std::uint64_t address, std::string_view detail = {}, int result = 0);
 
-  // A line that the record has in any case, at once: the process leaves the record's reach. Gives up after a
-  // while where the lock is held, as try_end does.
+  // Writes a line at once, because the process is about to leave the record's reach. Gives up after a while
+  // if the lock is held, as try_end does.
   void note_leaving(std::string_view event, std::string_view detail) STOWAGE_NO_THREAD_SAFETY_ANALYSIS;
-  // Around a change of the process's user: the record's file, with all lines so far in it (-1: none), which
-  // the caller closes; then a line in it if the new user cannot open the record any more.
+  // Called before and after a change of the process's user. open_record writes all lines so far and returns
+  // the record's descriptor, which the caller closes (-1: no record); user_changed writes a line to it if the
+  // new user cannot open the record.
   int open_record();
   void user_changed(int record);
 
@@ -87,7 +88,7 @@ class Ledger {
   bool records_to(std::string_view file) const { return options_.record == file; }
   Bytes live(int device);
   Bytes spilled();  // now
-  // Of what a card has: what the program is to believe.
+  // Memory sizes that the program is told under the limit.
   Bytes total_shown(Bytes total) const;
   Bytes free_shown(int device, Bytes free);
 

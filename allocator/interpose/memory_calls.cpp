@@ -1,40 +1,41 @@
 // The calls that allocate and free device memory by address, and what they see of the card.
 #include "allocator/interpose/driver.h"
-#include "allocator/interpose/pass_through.h"
 #include "allocator/interpose/places.h"
 #include "allocator/interpose/process.h"
 #include "allocator/interpose/replacements.h"
+#include "allocator/interpose/service.h"
 
 namespace stowage::interpose {
 namespace {
 
-std::uint64_t number(const void* handle) { return reinterpret_cast<std::uintptr_t>(handle); }
+std::uint64_t handle_value(const void* handle) { return reinterpret_cast<std::uintptr_t>(handle); }
 
 bool is_per_thread(Entry entry) { return entry_point(entry).per_thread; }
 
-// The stream that a call means by `stream`.
-std::uint64_t meant(CUstream stream, Entry entry) {
-  return stream == nullptr && is_per_thread(entry) ? number(CU_STREAM_PER_THREAD) : number(stream);
+// Returns the stream that `entry` means by `stream`.
+std::uint64_t effective_stream(CUstream stream, Entry entry) {
+  return stream == nullptr && is_per_thread(entry) ? handle_value(CU_STREAM_PER_THREAD)
+                                                   : handle_value(stream);
 }
 
-bool captures(CUstream stream, Entry entry) {
+bool is_in_capture(CUstream stream, Entry entry) {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   const Entry asked = is_per_thread(entry) ? Entry::stream_is_capturing_ptsz : Entry::stream_is_capturing;
   return call_real<decltype(cuStreamIsCapturing)>(asked, stream, &status) == CUDA_SUCCESS &&
          status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-// A block in the current context, on its device.
-Block here(Kind kind, Bytes bytes) {
+// Returns a block in the current context, on its device.
+Block block_in_current_context(Kind kind, Bytes bytes) {
   const bool of_a_pool = kind == Kind::async || kind == Kind::pool;
   CUcontext context = nullptr;
   CUdevice device = 0;
   call_real<decltype(cuCtxGetCurrent)>(Entry::ctx_get_current, &context);
   call_real<decltype(cuCtxGetDevice)>(Entry::ctx_get_device, &device);
-  return {kind, device, of_a_pool ? 0 : number(context), 0, bytes};
+  return {kind, device, of_a_pool ? 0 : handle_value(context), 0, bytes};
 }
 
-// Where the card has no room, on the host if that may be.
+// Allocates on the card, or on the host if the card has no room and memory may spill.
 CUresult allocate(const AllocateCall& call, Block block) {
   const bool admitted = ledger().admit(block);
   const CUresult result = admitted ? service().allocate(call) : CUDA_ERROR_OUT_OF_MEMORY;
@@ -58,21 +59,21 @@ CUresult allocate(const AllocateCall& call, Block block) {
 }
 
 CUresult allocate_in_order(const AllocateCall& call, Block block) {
-  block.stream = meant(call.stream, call.entry);
-  if (captures(call.stream, call.entry)) block.kind = Kind::graph;
+  block.stream = effective_stream(call.stream, call.entry);
+  if (is_in_capture(call.stream, call.entry)) block.kind = Kind::graph;
   return allocate(call, block);
 }
 
 CUresult release(const FreeCall& call) {
   spill().settle();
   if (call.address == 0) return service().free(call);
-  const bool captured = call.entry != Entry::mem_free && captures(call.stream, call.entry);
+  const bool captured = call.entry != Entry::mem_free && is_in_capture(call.stream, call.entry);
   if (captured) {  // a node of a graph: nothing is freed now, and only a graph's memory can be
     const CUresult result = program_memory(call.address) ? CUDA_ERROR_INVALID_VALUE : service().free(call);
     ledger().note(result == CUDA_SUCCESS ? "free_node" : "not_freed", call.address);
     return result;
   }
-  const std::uint64_t stream = meant(call.stream, call.entry);
+  const std::uint64_t stream = effective_stream(call.stream, call.entry);
   const Block block = ledger().take(call.address, stream).value_or(Block{.kind = Kind::unknown});
   const CUresult result = block.spilled ? spill().free(call) : service().free(call);
   if (result == CUDA_SUCCESS) {
@@ -87,7 +88,8 @@ CUresult allocate_async(Entry entry, CUdeviceptr* address, std::size_t bytes, CU
                         const void* caller) {
   const AllocateCall call{.entry = entry, .address = address, .bytes = bytes, .stream = stream};
   const Outermost outermost(caller);
-  return outermost ? allocate_in_order(call, here(Kind::async, bytes)) : PassThrough().allocate(call);
+  return outermost ? allocate_in_order(call, block_in_current_context(Kind::async, bytes))
+                   : PassThrough().allocate(call);
 }
 
 CUresult allocate_from_pool(Entry entry, CUdeviceptr* address, std::size_t bytes, CUmemoryPool pool,
@@ -95,7 +97,7 @@ CUresult allocate_from_pool(Entry entry, CUdeviceptr* address, std::size_t bytes
   const AllocateCall call{.entry = entry, .address = address, .bytes = bytes, .pool = pool, .stream = stream};
   const Outermost outermost(caller);
   if (!outermost) return PassThrough().allocate(call);
-  Block block = here(Kind::pool, bytes);
+  Block block = block_in_current_context(Kind::pool, bytes);
   if (const auto place = places().of(pool)) {
     block.kind = place->on_host ? Kind::host_pool : Kind::pool;
     if (!place->on_host) block.device = place->device;
@@ -119,7 +121,8 @@ extern "C" {
 CUresult cuMemAlloc_v2(CUdeviceptr* address, size_t bytes) {
   const AllocateCall call{.entry = Entry::mem_alloc, .address = address, .bytes = bytes};
   const Outermost outermost(__builtin_return_address(0));
-  return outermost ? allocate(call, here(Kind::device, bytes)) : PassThrough().allocate(call);
+  return outermost ? allocate(call, block_in_current_context(Kind::device, bytes))
+                   : PassThrough().allocate(call);
 }
 
 CUresult cuMemAllocPitch_v2(CUdeviceptr* address, size_t* pitch, size_t width, size_t height,
@@ -134,14 +137,15 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr* address, size_t* pitch, size_t width, s
   std::size_t bytes = 0;
   // Too large for any card: the driver says so.
   if (!outermost || __builtin_mul_overflow(width, height, &bytes)) return PassThrough().allocate(call);
-  return allocate(call, here(Kind::pitched, bytes));
+  return allocate(call, block_in_current_context(Kind::pitched, bytes));
 }
 
 CUresult cuMemAllocManaged(CUdeviceptr* address, size_t bytes, unsigned flags) {
   const AllocateCall call{
       .entry = Entry::mem_alloc_managed, .address = address, .bytes = bytes, .flags = flags};
   const Outermost outermost(__builtin_return_address(0));
-  return outermost ? allocate(call, here(Kind::managed, bytes)) : PassThrough().allocate(call);
+  return outermost ? allocate(call, block_in_current_context(Kind::managed, bytes))
+                   : PassThrough().allocate(call);
 }
 
 CUresult cuMemAllocAsync(CUdeviceptr* address, size_t bytes, CUstream stream) {
@@ -182,7 +186,7 @@ CUresult cuMemGetInfo_v2(size_t* free, size_t* total) {
   const CUresult result = call_real<decltype(cuMemGetInfo_v2)>(Entry::mem_get_info, free, total);
   if (!outermost || result != CUDA_SUCCESS) return result;
   if (free != nullptr) {
-    const int device = here(Kind::device, 0).device;
+    const int device = block_in_current_context(Kind::device, 0).device;
     *free = ledger().free_shown(device, *free + service().idle_bytes(device));
   }
   if (total != nullptr) *total = ledger().total_shown(*total);

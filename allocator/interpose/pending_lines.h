@@ -1,9 +1,9 @@
 // Lines of a process that are not in the record yet. They stand in a file of one page that is mapped shared,
 // so the kernel keeps them whatever ends the process: a crash, SIGKILL, or exec.
 //
-// Each process has a file of its own in a folder of `stowage run`, named after its process id:
+// A process has a file of its own in a folder of `stowage run`, named after its process id:
 //   1. A process maps its file when it has its first line, and adds each line to the page.
-//   2. Where the page is full, and at the process's end, the lines are appended to the record.
+//   2. The lines are appended to the record when the page is full, and at the process's end.
 //   3. A program that takes the process's place by exec finds the file, and appends what stands in it first.
 //   4. `stowage run` appends at the end what stands in the files of processes that are gone.
 #pragma once
@@ -25,8 +25,8 @@ struct PendingLines {
   std::atomic<std::uint32_t> lost{0};    // 1: lines could not be appended
   std::array<char, capacity> text{};
 
-  // Appends the lines to `record`, a descriptor opened with O_APPEND; -1 loses them. Of lines whose move a
-  // kill cut short, only those that `record_path` does not have are appended.
+  // Appends the lines to `record`, a descriptor opened with O_APPEND; -1 loses them. If a kill cut an earlier
+  // move short, lines that `record_path` has already are left out.
   void move_to(int record, const std::string& record_path);
 };
 static_assert(sizeof(PendingLines) == 4096 && std::atomic<std::uint32_t>::is_always_lock_free);

@@ -1,4 +1,4 @@
-// Where things of the program are: the memory of its pools, and the primary context of each device.
+// Places: where the memory of the program's pools is, and which primary context each device has.
 #pragma once
 
 #include <cuda.h>
@@ -22,7 +22,7 @@ class Places {
  public:
   void pool_created(CUmemoryPool pool, PoolPlace place);
   void pool_destroyed(CUmemoryPool pool);
-  // Nothing for the driver's own pools: those of the current device.
+  // Returns nullopt for the driver's own pools, which are the current device's.
   std::optional<PoolPlace> of(CUmemoryPool pool);
 
   void primary_context_is(CUdevice device, std::uint64_t context);

@@ -13,8 +13,8 @@
 #include "allocator/interpose/cached.h"
 #include "allocator/interpose/captures.h"
 #include "allocator/interpose/driver.h"
-#include "allocator/interpose/pass_through.h"
 #include "allocator/interpose/places.h"
+#include "allocator/interpose/service.h"
 
 namespace stowage::interpose {
 namespace {

@@ -1,4 +1,4 @@
-// What the interposer holds for this process.
+// The interposer's objects, one of each for this process.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace stowage::interpose {
 
-// What `stowage run` says in the environment of the program:
+// Returns what `stowage run` says in the environment of the program:
 //   STOWAGE_RUN_LIMIT   bytes of each card; none: all
 //   STOWAGE_RUN_SPILL   bytes of the host that this process may take where a card is full; none: 0
 //   STOWAGE_RUN_CACHE   "1": what cuMemAlloc gives out is kept and used again
@@ -23,7 +23,8 @@ LedgerOptions options_of_environment();
 Ledger& ledger();
 Service& service();
 Spill& spill();
-// The allocation that `address` is in, where the driver would say something else of it than it asked for.
+// Returns the allocation that `address` is in, if the driver would describe it otherwise than the program
+// asked for it.
 std::optional<ProgramMemory> program_memory(CUdeviceptr address);
 
 }  // namespace stowage::interpose

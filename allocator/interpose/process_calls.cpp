@@ -26,7 +26,7 @@ Function* next(const char* name) {
 
 enum class Place { watched, elsewhere, unwatched };
 
-// Where the calls of a program with this environment are recorded: here, in the record of a `stowage run`
+// Returns where calls of a program with this environment are recorded: here, in the record of a `stowage run`
 // that this one's program makes, or nowhere.
 Place place_of(char* const* environment) {
   constexpr std::string_view record = "STOWAGE_RUN_RECORD=";

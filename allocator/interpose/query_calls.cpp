@@ -1,5 +1,5 @@
-// What the driver says of an address. Of spilled memory it would say that it is the host's; the program asked
-// for device memory, in an allocation of its own, and is told of that.
+// Queries about an address. The driver would call spilled memory the host's; the program asked for device
+// memory, in an allocation of its own, and is told so.
 #include <cstring>
 
 #include "allocator/interpose/driver.h"

@@ -42,7 +42,7 @@ RecordWriter::~RecordWriter() {
   unmap_pending_lines(parents_);
 }
 
-// With the first line. A page that has lines already is of the program whose place this one took.
+// Called with the first line. Lines in the page are from the program whose place this one took.
 void RecordWriter::take_page() {
   if (std::exchange(has_asked_, true) || folder_.empty()) return;
   const int saved = errno;
@@ -88,7 +88,7 @@ bool RecordWriter::can_append() const {
   return file >= 0;
 }
 
-// One write: lines of several processes do not mix.
+// Lines are appended in one write, so that those of several processes do not mix.
 void RecordWriter::flush_to(int file) {
   lines_->move_to(file, path_);
   if (!is_mapped_ && parents_ != nullptr && lines_->lost != 0) parents_->lost = 1;

@@ -47,7 +47,7 @@ class RecordWriter {
   void flush_to(int file);
   // Every line from now on is written at once: the process is about to end.
   void finish();
-  // In a child after fork: the page is the parent's, and so are the lines in it.
+  // Begins anew in a child after fork: the page and its lines are the parent's.
   void start_again();
   bool in_own_process() const;  // not so in a child of vfork
 

@@ -1,4 +1,4 @@
-// What holds of a thread's calls to the driver while one of these is there.
+// Scopes of a thread's calls to the driver.
 #pragma once
 
 #include <cuda.h>

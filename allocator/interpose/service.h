@@ -1,4 +1,4 @@
-// What serves the memory calls of a program.
+// Service: serves the memory calls of a program.
 #pragma once
 
 #include <cuda.h>
@@ -12,7 +12,7 @@
 
 namespace stowage::interpose {
 
-// One call that allocates. Which of the fields count is up to the entry.
+// A call that allocates. The entry decides which fields count.
 struct AllocateCall {
   Entry entry = Entry::mem_alloc;
   CUdeviceptr* address = nullptr;  // where the answer goes
@@ -31,7 +31,7 @@ struct FreeCall {
   CUstream stream = nullptr;  // cuMemFreeAsync
 };
 
-// One allocation that is not the driver's own, as the program believes it to be.
+// An allocation that is not the driver's own, as the program believes it to be.
 struct ProgramMemory {
   CUdeviceptr address = 0;
   Bytes bytes = 0;  // with the rows' padding
@@ -51,7 +51,7 @@ class Service {
   virtual CUresult allocate(const AllocateCall& call) = 0;
   virtual CUresult free(const FreeCall& call) = 0;
 
-  // The allocation that `address` is in, where it is not the driver's own.
+  // Returns the allocation that `address` is in, unless it is the driver's own.
   virtual std::optional<ProgramMemory> find(CUdeviceptr address) {
     static_cast<void>(address);
     return std::nullopt;
@@ -61,14 +61,22 @@ class Service {
     static_cast<void>(device);
     return 0;
   }
-  // Gives back what the program does not hold, since another call found too little. False: there was nothing.
+  // Gives back memory that the program does not hold, since another call found too little. Returns false if
+  // there was none.
   virtual bool make_room() { return false; }
-  // Before the primary context is reset, and after it went: what was allocated in it ends.
+  // Called before the primary context is reset, and after it went: memory that was allocated in it ends.
   virtual void primary_context_ends(CUdevice device) { static_cast<void>(device); }
 
   virtual void before_fork() {}
   virtual void after_fork_in_parent() {}
   virtual void after_fork_in_child() {}
+};
+
+// Hands each call to the driver as it is.
+class PassThrough : public Service {
+ public:
+  CUresult allocate(const AllocateCall& call) override;
+  CUresult free(const FreeCall& call) override;
 };
 
 }  // namespace stowage::interpose

@@ -40,7 +40,7 @@ CUresult want_rows(const AllocateCall& call, CUdevice device, Wanted& wanted) {
   return too_large ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 }
 
-// What the driver's function would find wrong is found here, too.
+// Finds the mistakes that the driver's function would find.
 CUresult want(const AllocateCall& call, const Block& block, Wanted& wanted) {
   if (call.address == nullptr || block.bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   wanted.bytes = block.bytes;
@@ -89,7 +89,7 @@ SpillAnswer Spill::allocate(const AllocateCall& call, const Block& block) {
         return {};
       }
     }
-    // What streams have yet to pass may make room.
+    // Memory that streams have yet to pass may make room.
     if (waited || !wait_for_room()) {
       return {CUDA_ERROR_OUT_OF_MEMORY, piece.full ? "spill=full" : "spill=failed"};
     }
@@ -115,8 +115,8 @@ CUresult Spill::free_at_once(const Freed& freed) {
   return result == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED ? CUDA_SUCCESS : result;
 }
 
-// In the context whose work is waited for; what was kept back of it before goes, too. Where a capture forbids
-// the wait, `freed` is kept back.
+// Waits for the current context's work and frees `freed`, with what was kept back in that context before. If
+// a capture forbids the wait, `freed` is kept back.
 CUresult Spill::release_behind_work(const Freed* freed) {
   const CUcontext context = current_context();
   std::vector<Freed> ready;

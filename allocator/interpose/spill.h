@@ -1,4 +1,4 @@
-// Where allocations go that the card has no room for: memory of the host under addresses of the device.
+// Spill: memory of the host under addresses of the device, for allocations that the card has no room for.
 #pragma once
 
 #include <atomic>
@@ -27,7 +27,7 @@ class Spill {
   explicit Spill(Bytes limit) : on_(limit > 0), chunks_(limit) {}  // of the host; 0: nothing spills
 
   bool on() const { return on_; }
-  // In the place of the driver's function; the stream is not captured.
+  // Stands in the place of the driver's function. REQUIRES: the stream is not captured.
   SpillAnswer allocate(const AllocateCall& call, const Block& block);
   // A cuMemFree waits for the work of the memory's context, as the driver's does; one in order takes effect
   // once the stream's work has passed. While a stream is captured nobody can wait: the memory is kept back

@@ -1,5 +1,5 @@
-#include "allocator/interpose/substitute.h"
-
+// Functions that programs get when they ask for the driver's, by dlsym or by cuGetProcAddress. The driver
+// answers the latter first, at the version asked for; then the answer is replaced.
 #include <string_view>
 
 #include "allocator/interpose/driver.h"
@@ -9,7 +9,7 @@
 namespace stowage::interpose {
 namespace {
 
-// What the driver answers to the entry's own name and version; null where it has none.
+// Returns the driver's answer to the entry's own name and version; null if it has none.
 void* driver_answer(Entry entry) {
   const EntryPoint& point = entry_point(entry);
   const cuuint64_t flags =
@@ -27,7 +27,7 @@ void* driver_answer(Entry entry) {
   return result == CUDA_SUCCESS ? function : nullptr;
 }
 
-// The first entry of that name of which `fits` is true.
+// Returns the first entry of that name for which `fits` is true.
 template <class Fits>
 Entry find_named(std::string_view name, Fits fits) {
   for (std::size_t i = 0; i < replaced_count; ++i) {
@@ -37,17 +37,11 @@ Entry find_named(std::string_view name, Fits fits) {
   return Entry::count;
 }
 
-}  // namespace
-
-void* substitute_symbol(const char* symbol, void* found) {
-  const Entry entry = replaced_symbol(symbol);
-  if (entry == Entry::count || found == replacement(entry) || !in_driver(found)) return found;
-  remember_real(entry, found);
-  return replacement(entry);
-}
-
+// `found`: the driver's answer to `name` at `version`. It is replaced if the driver gives the same function
+// at the version whose signature the replacement has. A function of a newer signature stays; the record says
+// so, since it may allocate unseen.
 void* substitute_answer(const char* name, void* found, int version) {
-  // As exported; a driver may also give out a function that it does not export.
+  // The driver may also give out a function that it does not export.
   const auto exported = [&](Entry entry) { return found == real_function(entry); };
   const auto answered = [&](Entry entry) { return found == driver_answer(entry); };
   Entry entry = find_named(name, exported);
@@ -63,4 +57,42 @@ void* substitute_answer(const char* name, void* found, int version) {
   return found;
 }
 
+CUresult replace_answer(CUresult result, const char* symbol, void** function, int version) {
+  if (result == CUDA_SUCCESS && *function != nullptr)
+    *function = substitute_answer(symbol, *function, version);
+  return result;
+}
+
+}  // namespace
+
+void* substitute_symbol(const char* symbol, void* found) {
+  const Entry entry = replaced_symbol(symbol);
+  if (entry == Entry::count || found == replacement(entry) || !in_driver(found)) return found;
+  remember_real(entry, found);
+  return replacement(entry);
+}
+
 }  // namespace stowage::interpose
+
+using stowage::interpose::call_real;
+using stowage::interpose::Entry;
+using stowage::interpose::Outermost;
+using stowage::interpose::replace_answer;
+
+extern "C" {
+
+CUresult cuGetProcAddress(const char* symbol, void** function, int version, cuuint64_t flags) {
+  const Outermost outermost(__builtin_return_address(0));
+  const CUresult result =
+      call_real<decltype(cuGetProcAddress)>(Entry::get_proc_address_v1, symbol, function, version, flags);
+  return outermost ? replace_answer(result, symbol, function, version) : result;
+}
+
+CUresult cuGetProcAddress_v2(const char* symbol, void** function, int version, cuuint64_t flags,
+                             CUdriverProcAddressQueryResult* status) {
+  const Outermost outermost(__builtin_return_address(0));
+  const CUresult result = call_real<decltype(cuGetProcAddress_v2)>(Entry::get_proc_address, symbol, function,
+                                                                   version, flags, status);
+  return outermost ? replace_answer(result, symbol, function, version) : result;
+}
+}

@@ -18,6 +18,8 @@
  * Environment, read at the first call; where one cannot be read, every call fails and says so:
  *   STOWAGE_LIMIT         bytes of each device that may be mapped: 6GiB, 512 MiB, 4096; without it no limit
  *   STOWAGE_HISTORY       events that each device's history keeps, for snapshots; without it none
+ *   STOWAGE_PLAN_PERIODS  1: requests of iterations that come again are planned (stowage_begin_iteration);
+ *                         0, or without it: none are
  *   STOWAGE_CUDA_BACKEND  the file libstowage_cuda.so; else it is looked for beside this library
  */
 #pragma once
@@ -56,6 +58,14 @@ int stowage_set_limit(int device, uint64_t bytes);
 /* Of devices that are not in use yet; 0: none. An event takes 48 bytes. */
 int stowage_set_history(size_t events);
 
+/* An iteration of the program begins, such as a training step; call it before the step's first request. With
+ * STOWAGE_PLAN_PERIODS=1 the first iterations are recorded, and from then on requests that come as before get
+ * fixed addresses of a plan, which takes less memory (docs/allocator.md). Others are served as without a plan.
+ * Making a plan takes up to some seconds, and waits for the device. A program that never calls this has its
+ * iterations found, if they repeat exactly. Without the variable it does nothing, so that a program can call it
+ * in any case. */
+int stowage_begin_iteration(int device);
+
 /* The caller sets struct_bytes to sizeof(struct stowage_statistics); the call fills as many fields as both
  * sides know, and sets it to their bytes. New fields come at the end. All 0 but the limit for a device that
  * is not in use; sums over its pools and streams. */
@@ -76,6 +86,12 @@ struct stowage_statistics {
   uint64_t out_of_memory; /* requests that failed */
   uint64_t private_pools;
   uint64_t streams;
+  /* Of plans; all 0 without STOWAGE_PLAN_PERIODS=1. */
+  uint64_t plans;          /* made */
+  uint64_t plan_hits;      /* of the allocations: served by a plan */
+  uint64_t plan_unplanned; /* as planned, but without an address: they live beyond their iteration */
+  uint64_t plan_misses;    /* while there was a plan: of another size, order or stream, or without room */
+  uint64_t plan_reserved;  /* of `reserved`: mapped for plans */
 };
 int stowage_get_statistics(int device, struct stowage_statistics* statistics);
 int stowage_reset_peaks(int device);

@@ -1,7 +1,8 @@
 // CachingAllocator: device memory for programs that ask as they go, on any Device with virtual memory.
 //
-// One reserved range of addresses, into which device memory is mapped by granules of 2 MiB. What is released
-// stays mapped and is used again in the order of streams (a stream is a LaneId of the device):
+// It reserves one range of addresses, into which device memory is mapped by granules of 2 MiB. Released
+// memory stays mapped and is used again in the order of streams (a stream is a LaneId of the device). A
+// request tries in this order:
 //   1. what was released on the same stream: at once, since the lane keeps its order;
 //   2. what was released on another stream, where an event recorded behind the release has passed;
 //   3. what was released on another stream, with a wait inserted into the requester's lane;
@@ -10,7 +11,7 @@
 //   5. the same after the calling thread has waited for all that was released;
 //   6. observers are asked to free something, and all of it is tried again;
 //   7. OutOfMemory, whose message is the whole account; or the DeviceError that stood in the way.
-// So a request fails only if the bytes that blocks hold leave no room for it, whatever is cached. A failed
+// A request fails only if the bytes that blocks hold leave no room for it, whatever is cached. A failed
 // device call loses no memory: the block stays where it was, and the next request tries again.
 //
 // Order: memory may be used on its stream from `allocate` to `release`, as a kernel's argument would be: work
@@ -38,8 +39,8 @@ using PoolId = std::uint32_t;
 inline constexpr PoolId default_pool = 0;
 
 struct CachingAllocatorOptions {
-  Bytes limit = unlimited;          // of device memory mapped; it is used in whole granules
-  std::size_t history_entries = 0;  // kept of the history, newest first to stay; 0: none is written
+  Bytes limit = unlimited;          // of mapped device memory; used in whole granules
+  std::size_t history_entries = 0;  // newest events that the history keeps; 0: none is written
   // Requests of iterations that come again are recorded, planned and then served by their index, at fixed
   // addresses: see begin_iteration. All requests of the default pool take turns then.
   bool plan_periods = false;
@@ -50,7 +51,7 @@ struct StreamStatistics {
   LaneId stream = 0;
   PoolId pool = default_pool;
   Bytes allocated = 0;       // in blocks that callers have, rounded as the allocator does
-  Bytes requested = 0;       // of them, as asked
+  Bytes requested = 0;       // of these blocks, as asked
   Bytes peak_allocated = 0;  // since the start or `reset_peaks`
   Bytes cached = 0;          // released on this stream and kept in its cache
   std::uint64_t allocations = 0;
@@ -64,7 +65,7 @@ struct PoolStatistics {
   Bytes allocated = 0;  // sums over its streams
   Bytes requested = 0;
   Bytes cached = 0;
-  // Largest sum. Exact with one stream; with several at once it is looked at whenever a cache does not serve.
+  // Largest sum of `allocated`: exact with one stream; with several, as seen whenever a cache does not serve.
   Bytes peak_allocated = 0;
   Bytes reserved = 0;  // mapped
   Bytes peak_reserved = 0;
@@ -76,15 +77,15 @@ struct PoolStatistics {
   std::uint64_t retries = 0;  // searches again, behind a synchronisation or an observer
 };
 
-// What plans did, with CachingAllocatorOptions::plan_periods. Their memory and blocks count to the default
-// pool and its streams too.
+// Counts of plans (CachingAllocatorOptions::plan_periods). Their memory and blocks count to the default pool
+// and its streams too.
 struct PlanStatistics {
   std::uint64_t plans = 0;      // made
   std::uint64_t hits = 0;       // requests that a plan served
-  std::uint64_t unplanned = 0;  // as the plan expected, but they live beyond their iteration
-  std::uint64_t misses = 0;     // while there was a plan: of another size, order or stream, or without room
-  Bytes bytes = 0;              // that the plans which are kept reach, each in the place of the other
-  Bytes reserved = 0;           // mapped of it; what no block touches is lent to whoever needs memory
+  std::uint64_t unplanned = 0;  // requests as planned that live beyond their iteration
+  std::uint64_t misses = 0;     // others while there was a plan: size, order or stream differ, or no room
+  Bytes bytes = 0;              // span of the kept plans' offsets, which share one range
+  Bytes reserved = 0;           // mapped there; granules that no block touches are lent
   Bytes allocated = 0;          // in blocks that callers have there
 };
 
@@ -100,7 +101,7 @@ struct AllocatorStatistics {
   PlanStatistics planned;
 };
 
-// What an observer is told. `account` says who holds what.
+// Notice to an observer. `account` says who holds what.
 struct OutOfMemoryNotice {
   Bytes requested = 0;
   LaneId stream = 0;
@@ -136,22 +137,21 @@ class CachingAllocator {
   // the device, and nothing else.
   void release_raw(void* address);
   void release_raw(void* address, LaneId stream);
-  // Bytes from `address` to the end of its block: at least what was asked. Throws InvalidInput as
-  // release_raw.
+  // Returns the bytes from `address` to its block's end: at least those asked. Throws as release_raw does.
   Bytes block_bytes(const void* address) const;
   // Whether `address` lies in the allocator's range, in a block or not. Takes no lock.
   bool owns(const void* address) const;
   // `stream` uses the block too, until its release. Throws InvalidInput as release_raw.
   void record_stream(const void* address, LaneId stream);
 
-  // Says that an iteration begins; from the first call on iterations are those that are told, and before that
-  // the allocator finds the period itself. The first iterations are recorded: sizes, order, streams,
-  // lifetimes. What was made and released within one gets a fixed place from the placement pass, and each
-  // later iteration is compared with it, request by request. What differs in size, order or stream, or would
+  // An iteration begins. From the first call on the caller names iterations; before, the allocator finds the
+  // period itself. The first iterations are recorded: sizes, order, streams, lifetimes. Blocks that are made
+  // and released within an iteration get fixed places from the placement pass, and each later iteration is
+  // compared with the plan, request by request. A request that differs in size, order or stream, or would
   // overlap a block that was not released as planned, is served as if there were no plan. After enough of
   // these the plan is given up for the iteration, and the next is planned anew. Making a plan takes up to
-  // some seconds, and waits for all that was released. Does nothing without
-  // CachingAllocatorOptions::plan_periods.
+  // some seconds, and waits for all that was released. Where a plan moves memory from one block to another,
+  // requests wait until lanes are done with it. Does nothing without CachingAllocatorOptions::plan_periods.
   void begin_iteration();
 
   // Waits for all that was released, then gives granules that no block touches back to the device. Returns
@@ -177,8 +177,8 @@ class CachingAllocator {
   ObserverId add_observer(OutOfMemoryObserver observer);
   // When it returns, the observer runs in no other thread and begins in none; runs of other threads are
   // waited for. Called by an observer, it does not wait for the calling thread's own run, nor for an observer
-  // that is itself in this call. An observer that was removed already, or never added: only waits for its
-  // runs.
+  // that is itself in this call. If the observer was removed already, or never added, it only waits for the
+  // observer's runs.
   void remove_observer(ObserverId observer);
 
   AllocatorStatistics statistics() const;

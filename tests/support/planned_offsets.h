@@ -1,12 +1,12 @@
-// A model that is the planned pool alone, over addresses without memory. Requests for which the pool has no
-// offset go to another model. The allocator's own plans need a device.
+// The replay server alone as a model, over addresses that nothing backs: what it has no offset for goes to
+// another model. The allocator's own plans need a device.
 #pragma once
 
 #include <memory>
 #include <utility>
 #include <vector>
 
-#include "allocator/planned_pool.h"
+#include "allocator/replay/server.h"
 #include "tools/replay/replay.h"
 
 namespace stowage::test {
@@ -18,24 +18,24 @@ class PlannedOffsets : public AllocatorModel {
   std::uint64_t allocate(AllocationId id, Bytes bytes, std::uint32_t stream) override {
     constexpr std::uint64_t above_all = std::uint64_t{1} << 63U;
     if (live_.size() <= id) live_.resize(id + std::size_t{1});
-    live_[id] = pool_.allocate(bytes, stream);
+    live_[id] = server_.allocate(bytes, stream);
     return live_[id].offset ? above_all + *live_[id].offset : fallback_->allocate(id, bytes, stream);
   }
   void free(AllocationId id) override {
     if (!live_[id].offset) fallback_->free(id);
-    pool_.free(live_[id].ticket);
+    server_.free(live_[id].ticket);
   }
   void begin_iteration() override {
     fallback_->begin_iteration();
-    pool_.begin_iteration();
+    server_.begin_iteration();
   }
-  Bytes reserved_bytes() const override { return fallback_->reserved_bytes() + pool_.bytes(); }
+  Bytes reserved_bytes() const override { return fallback_->reserved_bytes() + server_.bytes(); }
   void release_cached() override { fallback_->release_cached(); }
 
  private:
   std::unique_ptr<AllocatorModel> fallback_;
-  PlannedPool pool_;
-  std::vector<PlannedPool::Block> live_;  // by id
+  caching::replay::Server server_;
+  std::vector<caching::replay::Server::Answer> live_;  // by id
 };
 
 }  // namespace stowage::test

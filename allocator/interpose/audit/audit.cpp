@@ -1,6 +1,6 @@
 // The loader's auditor (rtld-audit(7)): whatever is bound to a function of libcuda that libstowage_preload.so
-// replaces is bound to the replacement, however it is looked up. So libraries opened with RTLD_DEEPBIND are
-// caught, which look into what they are linked with before they look at anything preloaded.
+// replaces is bound to the replacement, however it is looked up. That catches libraries opened with
+// RTLD_DEEPBIND, which look into what they are linked with before anything preloaded.
 //
 // It lives in a namespace of the loader's own and uses no library at all, not even libc's.
 #include <elf.h>
@@ -24,8 +24,7 @@ bool equal(const char* a, const char* b) {
   return *a == *b;
 }
 
-// The address that an entry of the dynamic section says; 0 where there is none. Some loaders leave it
-// relative.
+// Returns the address in an entry of the dynamic section, which some loaders leave relative; 0 without it.
 ElfW(Addr) dynamic_address(const link_map* object, ElfW(Sxword) tag) {
   for (const ElfW(Dyn)* entry = object->l_ld; entry->d_tag != DT_NULL; ++entry) {
     if (entry->d_tag != tag) continue;

@@ -42,8 +42,8 @@ class AllocatorsTest : public testing::Test {
     opened = device.get();
     return device;
   }
-  Allocators make(const char* limit = nullptr, const char* history = nullptr) {
-    return {[this](int ordinal) { return open(ordinal); }, limit, history};
+  Allocators make(const Environment& environment = {}) {
+    return {[this](int ordinal) { return open(ordinal); }, environment};
   }
   static stowage_statistics statistics(Allocators& allocators, int device = 0) {
     stowage_statistics found{};

@@ -4,10 +4,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
+#include <bit>
+#include <cstdint>
 #include <limits>
 #include <new>
 #include <nlohmann/json.hpp>
+#include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "stowage/error.h"
 #include "stowage/simulated_device.h"
@@ -162,7 +168,7 @@ TEST_F(AllocatorsTest, FractionsAreOfTheDevice) {
 }
 
 TEST_F(AllocatorsTest, TheEnvironmentSetsLimitAndHistory) {
-  Allocators allocators = make("4MiB", "10");
+  Allocators allocators = make({.limit = "4MiB", .history = "10"});
   EXPECT_EQ(allocators.allocate(5_MiB, 0, a), nullptr);
   EXPECT_EQ(statistics(allocators).limit, 4_MiB);
   const std::string path = testing::TempDir() + "stowage_allocators_test.json";
@@ -173,13 +179,18 @@ TEST_F(AllocatorsTest, TheEnvironmentSetsLimitAndHistory) {
 }
 
 TEST_F(AllocatorsTest, AnEnvironmentThatCannotBeReadIsTold) {
-  for (const auto& [limit, history] : std::vector<std::pair<const char*, const char*>>{
-           {"much", nullptr}, {nullptr, "-1"}, {nullptr, "10x"}, {"99999999999999999999", nullptr}}) {
-    Allocators allocators = make(limit, history);
+  const std::vector<std::pair<Environment, const char*>> wrong{
+      {{.limit = "much"}, "much"},         {{.limit = "99999999999999999999"}, "9999"},
+      {{.history = "-1"}, "'-1'"},         {{.history = "10x"}, "'10x'"},
+      {{.plan_periods = "2"}, "'2'"},      {{.plan_periods = "01"}, "'01'"},
+      {{.plan_periods = "true"}, "'true'"}};
+  for (const auto& [environment, told] : wrong) {
+    Allocators allocators = make(environment);
     Allocators::clear_error();
     EXPECT_EQ(allocators.allocate(1, 0, a), nullptr);
-    EXPECT_THAT(error(), HasSubstr(limit != nullptr ? limit : history));
+    EXPECT_THAT(error(), HasSubstr(told));
     EXPECT_EQ(allocators.reset_peaks(0), STOWAGE_INVALID_INPUT);
+    EXPECT_EQ(allocators.begin_iteration(0), STOWAGE_INVALID_INPUT);
   }
   EXPECT_EQ(opens, 0);
 }
@@ -201,6 +212,83 @@ TEST_F(AllocatorsTest, StatisticsFillWhatBothSidesKnow) {
   EXPECT_EQ(newer.streams, 1u);
   stowage_statistics unset{};
   EXPECT_EQ(allocators.get_statistics(0, &unset), STOWAGE_INVALID_INPUT);
+}
+
+TEST_F(AllocatorsTest, StatisticsTellPlansHitsAndMisses) {
+  Allocators allocators = make({.plan_periods = "1"});
+  void* const staying = allocators.allocate(1000, 0, a);
+  const auto iterate = [&](const std::vector<ssize_t>& sizes) {
+    EXPECT_EQ(allocators.begin_iteration(0), STOWAGE_OK);
+    for (const ssize_t bytes : sizes) allocators.release(allocators.allocate(bytes, 0, a), 0, a);
+  };
+  for (int i = 0; i < 4; ++i) iterate({3000, 5000, 7000});
+  EXPECT_EQ(statistics(allocators).plans, 1u);
+  EXPECT_EQ(statistics(allocators).plan_hits, 9u);
+  EXPECT_EQ(statistics(allocators).plan_misses, 0u);
+  EXPECT_EQ(statistics(allocators).plan_reserved, 2_MiB);
+  iterate({3000, 4000, 5000, 7000});
+  EXPECT_EQ(statistics(allocators).plan_hits, 12u);
+  EXPECT_EQ(statistics(allocators).plan_misses, 1u);
+  EXPECT_EQ(statistics(allocators).allocations, 17u);
+  EXPECT_EQ(statistics(allocators).plan_unplanned, 0u);
+  EXPECT_EQ(allocators.begin_iteration(-1), STOWAGE_INVALID_INPUT);
+  allocators.release(staying, 0, a);
+}
+
+// All that can be seen of a program's iterations: calls of the device, offsets of blocks, statistics.
+class IterationsTest : public AllocatorsTest {
+ protected:
+  using Statistics = std::array<std::uint64_t, sizeof(stowage_statistics) / sizeof(std::uint64_t)>;
+  struct Seen {
+    std::vector<std::string> calls;
+    std::vector<std::ptrdiff_t> offsets;
+    std::vector<Statistics> statistics;
+    bool operator==(const Seen&) const = default;
+  };
+
+  Seen iterate(const Environment& environment, bool begins) {
+    Seen seen;
+    Allocators allocators = make(environment);
+    allocators.release(allocators.allocate(1, 0, a), 0, a);  // opens the device
+    opened->fails = [&](const std::string& call) {
+      seen.calls.push_back(call);
+      return false;
+    };
+    for (int iteration = 0; iteration < 5; ++iteration) {
+      if (begins) {
+        EXPECT_EQ(allocators.begin_iteration(0), STOWAGE_OK);
+      }
+      std::vector<std::pair<void*, void*>> blocks;  // with their streams
+      for (const ssize_t bytes : {9'000'000, 700, 5'000'000, 3'000, 12'000'000, 2'500'000}) {
+        void* const stream = bytes < 4'000'000 ? a : b;
+        blocks.emplace_back(allocators.allocate(bytes, 0, stream), stream);
+        seen.offsets.push_back(static_cast<std::byte*>(blocks.back().first) -
+                               static_cast<std::byte*>(opened->reserved));
+        if (blocks.size() % 3 != 0) continue;
+        allocators.release(blocks.front().first, 0, blocks.front().second);
+        blocks.erase(blocks.begin());
+      }
+      for (const auto& [block, stream] : blocks) allocators.release(block, 0, stream);
+      seen.statistics.push_back(std::bit_cast<Statistics>(statistics(allocators)));
+    }
+    opened->fails = nullptr;
+    return seen;
+  }
+};
+
+TEST_F(IterationsTest, ChangeNothingWithoutTheVariable) {
+  const Seen plain = iterate({}, false);
+  EXPECT_GT(plain.calls.size(), 5u);
+  EXPECT_EQ(iterate({}, true), plain);
+  EXPECT_EQ(iterate({.plan_periods = ""}, true), plain);
+  EXPECT_EQ(iterate({.plan_periods = "0"}, true), plain);
+  EXPECT_NE(iterate({.plan_periods = "1"}, true), plain);
+  Allocators allocators = make();
+  const int before = opens;
+  EXPECT_EQ(allocators.begin_iteration(0), STOWAGE_OK);
+  EXPECT_EQ(allocators.begin_iteration(-1), STOWAGE_INVALID_INPUT);
+  EXPECT_EQ(allocators.begin_iteration(64), STOWAGE_INVALID_INPUT);
+  EXPECT_EQ(opens, before);  // no device is opened for it
 }
 
 TEST_F(AllocatorsTest, EmptiesItsCaches) {
@@ -256,7 +344,7 @@ TEST_F(AllocatorsTest, PrivatePoolsKeepTheirMemory) {
 }
 
 TEST_F(AllocatorsTest, TheFirstPoolThatWantsAStreamHasIt) {
-  Allocators allocators = make("64MiB");
+  Allocators allocators = make({.limit = "64MiB"});
   const auto all = [](void*) { return true; };
   EXPECT_EQ(allocators.begin_pool(0, {1, 0}, all), STOWAGE_OK);
   void* const first = allocators.allocate(1000, 0, a);
@@ -304,7 +392,7 @@ TEST_F(AllocatorsTest, NoExceptionLeaves) {
 }
 
 TEST_F(AllocatorsTest, WritesSnapshotsByTheirName) {
-  Allocators allocators = make(nullptr, "100");
+  Allocators allocators = make({.history = "100"});
   void* const block = allocators.allocate(1000, 1, a);
   const std::string base = testing::TempDir() + "stowage_allocators_test";
   ASSERT_EQ(allocators.snapshot((base + ".json").c_str()), STOWAGE_OK);

@@ -18,7 +18,7 @@ TEST_F(AllocatorsTest, ThreadsShareIt) {
         return std::make_unique<TestDevice>(
             open_simulated_device({.capacity = capacity, .check_accesses = false}));
       },
-      nullptr, "100");
+      Environment{.history = "100"});
   std::vector<std::thread> threads;
   for (std::uintptr_t number = 1; number <= 4; ++number)
     threads.emplace_back([&, number] {

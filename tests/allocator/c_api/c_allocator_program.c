@@ -21,11 +21,13 @@ int main(int count, char** arguments) {
   EXPECT(count == 2);
   EXPECT(stowage_set_history(100) == STOWAGE_OK);
   EXPECT(stowage_set_limit(STOWAGE_ALL_DEVICES, STOWAGE_NO_LIMIT) == STOWAGE_OK);
+  EXPECT(stowage_begin_iteration(0) == STOWAGE_OK);
   block = stowage_malloc(1000, 0, NULL);
   EXPECT(block != NULL);
   stowage_record_stream(block, NULL);
   EXPECT(stowage_get_statistics(0, &statistics) == STOWAGE_OK);
   EXPECT(statistics.requested == 1000 && statistics.streams == 1);
+  EXPECT(statistics.plans == 0 && statistics.plan_hits == 0); /* without STOWAGE_PLAN_PERIODS */
   EXPECT(stowage_pool_begin(0, pool, everything, &yes) == STOWAGE_OK);
   inside = stowage_malloc(1000, 0, NULL);
   EXPECT(inside != NULL);

@@ -27,12 +27,14 @@ class CAllocator(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         os.environ["STOWAGE_HISTORY"] = "1000"
+        os.environ["STOWAGE_PLAN_PERIODS"] = "1"
         library = Library()
         cls.malloc = staticmethod(library.function("stowage_malloc", ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int,
                                                    ctypes.c_void_p))
         cls.free = staticmethod(library.function("stowage_free", None, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int,
                                                  ctypes.c_void_p))
         cls.snapshot = staticmethod(library.function("stowage_snapshot", ctypes.c_int, ctypes.c_char_p))
+        cls.begin_iteration = staticmethod(library.function("stowage_begin_iteration", ctypes.c_int, ctypes.c_int))
         cls.last_error = staticmethod(library.function("stowage_last_error", ctypes.c_char_p))
 
     def test_serves_and_shows_what_it_has(self):
@@ -55,6 +57,16 @@ class CAllocator(unittest.TestCase):
     def test_says_why_there_is_none(self):
         self.assertIsNone(self.malloc(1 << 45, 0, None))
         self.assertIn(b"35184372088832 bytes", self.last_error())
+
+    def test_serves_iterations_that_come_again_at_the_same_addresses(self):
+        steps = []
+        for _ in range(3):
+            self.assertEqual(self.begin_iteration(0), 0, self.last_error())
+            steps.append([self.malloc(size, 0, None) for size in (3 << 20, 5000, 9 << 20)])
+            for block in steps[-1]:
+                self.free(block, 0, 0, None)
+        self.assertEqual(steps[1], steps[2])
+        self.assertNotEqual(steps[0], steps[1])  # recorded, and not planned yet
 
     def test_does_nothing_in_a_forked_child(self):
         block = self.malloc(1000, 0, None)

@@ -1,10 +1,10 @@
-#include "allocator/planned_pool.h"
+#include "allocator/replay/server.h"
 
 #include <algorithm>
 #include <iterator>
 #include <utility>
 
-namespace stowage {
+namespace stowage::caching::replay {
 namespace {
 
 constexpr std::uint64_t most_idle_shift = 6;  // at most 64 iterations
@@ -15,70 +15,61 @@ bool agrees(const PlannedRequest& request, Bytes bytes, std::uint64_t stream) {
 
 }  // namespace
 
-void PlannedPool::begin_iteration() {
+void Server::begin_iteration() {
   if (is_marked_) {
     finish_iteration();
   } else {
     suspend();
     is_marked_ = true;
   }
-  clear_log();
+  clear_record();
   forget_requests();
   is_planned_ = !plans_.empty();
   restart();
 }
 
-PlannedPool::Block PlannedPool::allocate(Bytes bytes, std::uint64_t stream) {
-  if (!is_marked_ && !is_planned_ && log_.size() >= next_look_) look_for_period();
-  Block block{new_ticket(bytes), std::nullopt};
-  if (is_planned_) block.offset = serve(block.ticket, bytes, stream);
-  if (is_marked_ || !is_planned_) record(block.ticket, stream);
-  return block;
+Server::Answer Server::allocate(Bytes bytes, std::uint64_t stream) {
+  if (!is_marked_ && !is_planned_ && recorder_.size() >= next_look_) look_for_period();
+  Answer answer{new_ticket(bytes), std::nullopt};
+  if (is_planned_) answer.offset = serve(answer.ticket, bytes, stream);
+  if (is_recording()) record(answer.ticket, stream);
+  return answer;
 }
 
-void PlannedPool::free(Ticket ticket) {
+void Server::free(Ticket ticket) {
   TicketState& state = tickets_[ticket];
-  if (is_marked_ || !is_planned_) {
-    if (!log_is_full_) log_.free(state.log == log_number_ ? state.log_place : RequestLog::no_place);
-  }
+  if (is_recording() && !is_record_full_)
+    recorder_.free(state.record == record_number_ ? state.record_place : Recorder::no_place);
   if (state.has_offset) {
-    if (state.request != none) {
-      tickets_of_[state.request] = none;
-    } else {
-      overdue_.erase(state.offset);
-    }
+    forget_place(state);
     if (!is_planned_ && state.end() == bytes_) update_bytes();
   }
   unused_.push_back(ticket);
 }
 
-void PlannedPool::decline(Ticket ticket) {
+void Server::decline(Ticket ticket) {
   TicketState& state = tickets_[ticket];
-  if (state.request != none) {
-    tickets_of_[state.request] = none;
-  } else {
-    overdue_.erase(state.offset);
-  }
+  forget_place(state);
   state.request = none;
   state.has_offset = false;
   --statistics_.hits;
   count_miss();
 }
 
-void PlannedPool::reject_plan() {
+void Server::reject_plan() {
   if (!is_planned_) return;
   if (is_marked_) plans_.pop_back();
   forget_requests();
   suspend();
 }
 
-void PlannedPool::drop_plans() {
+void Server::drop_plans() {
   suspend();
   plans_.clear();
   update_bytes();
 }
 
-PlannedPool::Ticket PlannedPool::new_ticket(Bytes bytes) {
+Server::Ticket Server::new_ticket(Bytes bytes) {
   Ticket ticket = static_cast<Ticket>(tickets_.size());
   if (unused_.empty()) {
     tickets_.emplace_back();
@@ -91,7 +82,7 @@ PlannedPool::Ticket PlannedPool::new_ticket(Bytes bytes) {
   return ticket;
 }
 
-std::optional<Bytes> PlannedPool::serve(Ticket ticket, Bytes bytes, std::uint64_t stream) {
+std::optional<Bytes> Server::serve(Ticket ticket, Bytes bytes, std::uint64_t stream) {
   if (!is_marked_ && next_ == plan().requests.size()) restart();
   const std::uint32_t request = match(bytes, stream);
   if (request == none) {
@@ -118,9 +109,9 @@ std::optional<Bytes> PlannedPool::serve(Ticket ticket, Bytes bytes, std::uint64_
   return planned.offset;
 }
 
-// The plan's request that this is: the next one, of this plan or of another that was the same so far; or one
-// of those that follow.
-std::uint32_t PlannedPool::match(Bytes bytes, std::uint64_t stream) {
+// Returns the plan's request that agrees: the next one, of this plan or of another that was the same so far;
+// or one of the `look_ahead` behind it. `none` if there is none.
+std::uint32_t Server::match(Bytes bytes, std::uint64_t stream) {
   const std::vector<PlannedRequest>& requests = plan().requests;
   if (next_ < requests.size() && agrees(requests[next_], bytes, stream)) return next_;
   if (take_other_plan(bytes, stream)) return next_;
@@ -132,33 +123,41 @@ std::uint32_t PlannedPool::match(Bytes bytes, std::uint64_t stream) {
   return none;
 }
 
-// To the moment at which the plan makes the request: what it has freed by then is overdue where it is there.
-void PlannedPool::advance(std::uint32_t request) {
+// Goes on to the time at which the plan makes the request. Blocks that it has freed by then are overdue.
+void Server::advance(std::uint32_t request) {
   next_ = request + 1;
   for (const std::uint32_t end = plan().frees_before[request]; freed_ < end; ++freed_)
     make_overdue(plan().frees[freed_]);
 }
 
-// What the plan takes for live is apart from a request by the plan itself.
-bool PlannedPool::meets_overdue(Bytes offset, Bytes bytes) const {
+// Blocks that the plan takes for live need no look: it places requests apart from them.
+bool Server::meets_overdue(Bytes offset, Bytes bytes) const {
   const auto above = overdue_.lower_bound(offset);
   if (above != overdue_.end() && above->first < offset + bytes) return true;
   return above != overdue_.begin() && tickets_[std::prev(above)->second].end() > offset;
 }
 
-void PlannedPool::make_overdue(std::uint32_t request) {
+void Server::make_overdue(std::uint32_t request) {
   const Ticket ticket = std::exchange(tickets_of_[request], none);
   if (ticket == none) return;
   tickets_[ticket].request = none;
   overdue_.emplace(tickets_[ticket].offset, ticket);
 }
 
-void PlannedPool::forget_requests() {
+void Server::forget_place(const TicketState& state) {
+  if (state.request != none) {
+    tickets_of_[state.request] = none;
+  } else {
+    overdue_.erase(state.offset);
+  }
+}
+
+void Server::forget_requests() {
   for (std::uint32_t i = 0; i < tickets_of_.size(); ++i) make_overdue(i);
 }
 
-// From the first request of the plan on, if there is one.
-void PlannedPool::restart() {
+// Expects the first request of the plan, if there is one.
+void Server::restart() {
   forget_requests();
   tickets_of_.assign(is_planned_ ? plan().requests.size() : 0, none);
   next_ = freed_ = 0;
@@ -167,12 +166,12 @@ void PlannedPool::restart() {
   update_bytes();
 }
 
-void PlannedPool::count_miss() {
+void Server::count_miss() {
   ++statistics_.misses;
   if (++misses_ > most_misses()) suspend();
 }
 
-bool PlannedPool::take_other_plan(Bytes bytes, std::uint64_t stream) {
+bool Server::take_other_plan(Bytes bytes, std::uint64_t stream) {
   if (!in_step_) return false;
   const auto is_the_same = [](const PlannedRequest& a, const PlannedRequest& b) {
     return agrees(a, b.bytes, b.stream);
@@ -192,20 +191,20 @@ bool PlannedPool::take_other_plan(Bytes bytes, std::uint64_t stream) {
   return false;
 }
 
-// Blocks stay where they are; nothing new is put there until there is a plan again.
-void PlannedPool::suspend() {
+// Blocks stay where they are, and requests get no offsets until a plan is in use again.
+void Server::suspend() {
   if (!is_planned_) return;
   is_planned_ = false;
   forget_requests();
   if (!is_marked_) {
     plans_.clear();
     look_size_ = std::min(2 * look_size_, options_.most_recorded);
-    clear_log();
+    clear_record();
   }
   update_bytes();
 }
 
-void PlannedPool::finish_iteration() {
+void Server::finish_iteration() {
   if (is_planned_) {
     failed_in_row_ = 0;
     return;
@@ -214,15 +213,15 @@ void PlannedPool::finish_iteration() {
     --idle_iterations_;
     return;
   }
-  if (log_is_full_) return;
-  PoolPlan made = make_pool_plan(log_.window(), options_.alignment, options_.granule);
+  if (is_record_full_) return;
+  Plan made = make_plan(recorder_.requests(), options_.alignment, options_.granule);
   if (made.empty()) return;
   if (++failed_in_row_ > options_.most_plans)
     idle_iterations_ = std::uint64_t{1} << std::min(failed_in_row_ - options_.most_plans, most_idle_shift);
   keep_plan(std::move(made));
 }
 
-void PlannedPool::keep_plan(PoolPlan plan) {
+void Server::keep_plan(Plan plan) {
   if (plans_.size() == options_.most_plans) plans_.erase(plans_.begin());
   plans_.push_back(std::move(plan));
   ++statistics_.plans;
@@ -230,48 +229,48 @@ void PlannedPool::keep_plan(PoolPlan plan) {
   restart();
 }
 
-void PlannedPool::record(Ticket ticket, std::uint64_t stream) {
-  if (log_.size() >= options_.most_recorded) {
-    log_is_full_ = is_marked_;
-    if (!is_marked_) clear_log();
+void Server::record(Ticket ticket, std::uint64_t stream) {
+  if (recorder_.size() >= options_.most_recorded) {
+    is_record_full_ = is_marked_;
+    if (!is_marked_) clear_record();
   }
-  if (log_is_full_) return;
-  tickets_[ticket].log = log_number_;
-  tickets_[ticket].log_place = log_.allocate(tickets_[ticket].bytes, stream);
+  if (is_record_full_) return;
+  tickets_[ticket].record = record_number_;
+  tickets_[ticket].record_place = recorder_.allocate(tickets_[ticket].bytes, stream);
 }
 
-// At sizes that double, so that all looks together take linear time; and where a period that was found begins
-// anew: in its midst, what the plan holds would be there beside blocks of requests that it holds too.
-void PlannedPool::look_for_period() {
+// Looks come at sizes that double, so that all together take linear time. A plan is used from where its
+// period begins anew: in its midst, its memory would be mapped beside blocks of the same requests.
+void Server::look_for_period() {
   const bool was_awaited = std::exchange(is_awaited_, false);
-  next_look_ = 2 * log_.size();
-  const auto period = log_.period();
+  next_look_ = 2 * recorder_.size();
+  const auto period = recorder_.period();
   if (!period) return;
   if (period->next_request > 0) {
     is_awaited_ = !was_awaited;
-    if (is_awaited_) next_look_ = log_.size() + period->left;
+    if (is_awaited_) next_look_ = recorder_.size() + period->left;
     return;
   }
-  PoolPlan made = make_pool_plan(period->requests, options_.alignment, options_.granule);
+  Plan made = make_plan(period->requests, options_.alignment, options_.granule);
   if (made.empty()) return;
   keep_plan(std::move(made));
-  clear_log();
+  clear_record();
 }
 
-void PlannedPool::clear_log() {
-  log_.clear();
-  ++log_number_;
-  log_is_full_ = false;
+void Server::clear_record() {
+  recorder_.clear();
+  ++record_number_;
+  is_record_full_ = false;
   next_look_ = look_size_;
   is_awaited_ = false;
 }
 
-void PlannedPool::update_bytes() {
+void Server::update_bytes() {
   bytes_ = 0;
   if (is_planned_) {
-    for (const PoolPlan& kept : plans_) bytes_ = std::max(bytes_, kept.bytes);
+    for (const Plan& kept : plans_) bytes_ = std::max(bytes_, kept.bytes);
   }
   if (!overdue_.empty()) bytes_ = std::max(bytes_, tickets_[overdue_.rbegin()->second].end());
 }
 
-}  // namespace stowage
+}  // namespace stowage::caching::replay

@@ -1,4 +1,4 @@
-#include "allocator/pool_plan.h"
+#include "allocator/replay/plan.h"
 
 #include <algorithm>
 #include <map>
@@ -7,15 +7,15 @@
 #include "src/placement/methods.h"
 #include "stowage/placement.h"
 
-namespace stowage {
+namespace stowage::caching::replay {
 namespace {
 
 using Indexes = std::vector<std::uint32_t>;
 
-// A branching costs some ten microseconds for a few hundred items: this is a second or so.
+// Branchings times items: a second or so, at ten microseconds a branching for a few hundred items.
 constexpr std::uint64_t search_work = 20'000'000;
 
-// A plan serves many iterations, so what `place` leaves above the bound is searched for longer.
+// Searches on where `place` ends more than a 256th above the bound, since a plan serves many iterations.
 PlacementResult place_well(const std::vector<PlacementItem>& items, Bytes alignment) {
   PlacementResult placed = place(items, alignment);
   PlacementOptions options;
@@ -34,7 +34,7 @@ Bytes touched_bytes(const std::vector<PlacementItem>& items, const std::vector<B
   return placement::most_touched(items, offsets, granule) * granule;
 }
 
-// Where granules between blocks can serve others, what is touched at one time counts, not the height.
+// Places anew for few touched granules instead of a low end: granules between blocks can serve others.
 void place_loosely(const std::vector<PlacementItem>& items, Bytes alignment, Bytes granule,
                    PlacementResult& placed) {
   std::vector<Bytes> offsets = placement::place_for_granules(items, alignment, granule);
@@ -45,24 +45,23 @@ void place_loosely(const std::vector<PlacementItem>& items, Bytes alignment, Byt
     placed.peak = std::max(placed.peak, placed.offsets[i] + items[i].bytes);
 }
 
-// Where each stream having bytes of its own takes so much more than one arena for all, waits between streams
-// are worth it.
+// An arena for all streams is worth waits between streams if it saves this much beside an arena for each.
 constexpr Bytes least_saved = 2_MiB;
 constexpr Bytes least_saved_share = 32;
 
-std::vector<PlacementItem> items_of(const std::vector<LoggedRequest>& requests, const Indexes& members) {
+std::vector<PlacementItem> items_of(const std::vector<RecordedRequest>& requests, const Indexes& members) {
   std::vector<PlacementItem> items;
   for (const std::uint32_t index : members) {
-    const LoggedRequest& request = requests[index];
+    const RecordedRequest& request = requests[index];
     items.push_back(
         {static_cast<std::int64_t>(request.made), static_cast<std::int64_t>(request.freed), request.bytes});
   }
   return items;
 }
 
-// Places the requests behind those that are there.
-void place_requests(const std::vector<LoggedRequest>& requests, const Indexes& members, Bytes alignment,
-                    Bytes granule, PoolPlan& plan) {
+// Places the requests behind those that are placed already.
+void place_requests(const std::vector<RecordedRequest>& requests, const Indexes& members, Bytes alignment,
+                    Bytes granule, Plan& plan) {
   const Bytes base = align_up(plan.bytes, alignment);
   const std::vector<PlacementItem> items = items_of(requests, members);
   PlacementResult placed = place_well(items, alignment);
@@ -74,45 +73,45 @@ void place_requests(const std::vector<LoggedRequest>& requests, const Indexes& m
     request.has_offset = true;
   }
   const Bytes touched = is_loose ? touched_bytes(items, placed.offsets, granule) : placed.peak;
-  plan.backed += std::min(touched, placed.peak);
+  plan.needed += std::min(touched, placed.peak);
   plan.bytes = base + placed.peak;
 }
 
-void list_frees(const std::vector<LoggedRequest>& requests, PoolPlan& plan) {
+void list_frees(const std::vector<RecordedRequest>& requests, Plan& plan) {
   for (std::uint32_t i = 0; i < requests.size(); ++i) {
     if (plan.requests[i].has_offset) plan.frees.push_back(i);
   }
   std::sort(plan.frees.begin(), plan.frees.end(),
             [&](std::uint32_t a, std::uint32_t b) { return requests[a].freed < requests[b].freed; });
   std::uint32_t freed = 0;
-  for (const LoggedRequest& request : requests) {
+  for (const RecordedRequest& request : requests) {
     while (freed < plan.frees.size() && requests[plan.frees[freed]].freed < request.made) ++freed;
     plan.frees_before.push_back(freed);
   }
 }
 
-void share_streams(const std::vector<LoggedRequest>& requests, const Indexes& all, Bytes alignment,
-                   Bytes granule, PoolPlan& plan) {
+void share_streams(const std::vector<RecordedRequest>& requests, const Indexes& all, Bytes alignment,
+                   Bytes granule, Plan& plan) {
   const auto is_worth_it = [&](Bytes bytes) {
-    return plan.backed > bytes + bytes / least_saved_share + least_saved;
+    return plan.needed > bytes + bytes / least_saved_share + least_saved;
   };
   if (!is_worth_it(peak_live_bytes(items_of(requests, all)))) return;
-  PoolPlan shared = plan;
-  shared.bytes = shared.backed = 0;
+  Plan shared = plan;
+  shared.bytes = shared.needed = 0;
   place_requests(requests, all, alignment, granule, shared);
-  if (is_worth_it(shared.backed)) plan = std::move(shared);
+  if (is_worth_it(shared.needed)) plan = std::move(shared);
 }
 
 }  // namespace
 
-PoolPlan make_pool_plan(const std::vector<LoggedRequest>& requests, Bytes alignment, Bytes granule) {
-  PoolPlan plan;
+Plan make_plan(const std::vector<RecordedRequest>& requests, Bytes alignment, Bytes granule) {
+  Plan plan;
   std::map<std::uint64_t, Indexes> streams;
   Indexes all;
-  for (const LoggedRequest& request : requests) {
+  for (const RecordedRequest& request : requests) {
     const auto index = static_cast<std::uint32_t>(plan.requests.size());
     plan.requests.push_back({request.bytes, request.stream, 0, false});
-    if (request.freed == LoggedRequest::never) continue;
+    if (request.freed == RecordedRequest::never) continue;
     streams[request.stream].push_back(index);
     all.push_back(index);
   }
@@ -122,4 +121,4 @@ PoolPlan make_pool_plan(const std::vector<LoggedRequest>& requests, Bytes alignm
   return plan;
 }
 
-}  // namespace stowage
+}  // namespace stowage::caching::replay

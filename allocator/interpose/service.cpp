@@ -1,4 +1,4 @@
-#include "allocator/interpose/pass_through.h"
+#include "allocator/interpose/service.h"
 
 #include "allocator/interpose/driver.h"
 #include "allocator/interpose/replacements.h"

@@ -1,4 +1,4 @@
-#include "allocator/period.h"
+#include "allocator/replay/recorder.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <random>
 #include <vector>
 
-namespace stowage {
+namespace stowage::caching::replay {
 namespace {
 
 using Tokens = std::vector<std::uint64_t>;
@@ -34,4 +34,4 @@ TEST(Period, AgreesWithTrial) {
 }
 
 }  // namespace
-}  // namespace stowage
+}  // namespace stowage::caching::replay

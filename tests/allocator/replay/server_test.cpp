@@ -1,50 +1,50 @@
-#include "allocator/planned_pool.h"
+#include "allocator/replay/server.h"
 
 #include <gtest/gtest.h>
 
 #include <vector>
 
-namespace stowage {
+namespace stowage::caching::replay {
 namespace {
 
-class PlannedPoolTest : public ::testing::Test {
+class ReplayServer : public ::testing::Test {
  protected:
   // How many of these are served: each freed before the next is made, or, if nested, all of them at the end.
   std::size_t run(const std::vector<Bytes>& sizes, bool nested = false) {
     std::size_t served = 0;
-    std::vector<PlannedPool::Ticket> tickets;
+    std::vector<Server::Ticket> tickets;
     for (const Bytes bytes : sizes) {
-      const PlannedPool::Block block = pool_.allocate(bytes, 0);
-      served += block.offset ? 1 : 0;
-      tickets.push_back(block.ticket);
+      const Server::Answer answer = server_.allocate(bytes, 0);
+      served += answer.offset ? 1 : 0;
+      tickets.push_back(answer.ticket);
       if (nested) continue;
-      pool_.free(block.ticket);
+      server_.free(answer.ticket);
       tickets.clear();
     }
-    for (const PlannedPool::Ticket ticket : tickets) pool_.free(ticket);
+    for (const Server::Ticket ticket : tickets) server_.free(ticket);
     return served;
   }
 
-  PlannedPool pool_;
+  Server server_;
 };
 
-TEST_F(PlannedPoolTest, FindsItsPlaceAgainAfterChangesOfOrder) {
+TEST_F(ReplayServer, FindsItsPlaceAgainAfterChangesOfOrder) {
   const std::vector<Bytes> usual{100, 200, 300, 400, 500};
-  pool_.begin_iteration();
+  server_.begin_iteration();
   run(usual);
-  pool_.begin_iteration();
+  server_.begin_iteration();
   EXPECT_EQ(run({100, 400, 500}), 3U);  // two are left out
-  pool_.begin_iteration();
+  server_.begin_iteration();
   EXPECT_EQ(run({100, 111, 200, 222, 300, 400, 500}), 5U);  // two come between
-  pool_.begin_iteration();
+  server_.begin_iteration();
   EXPECT_EQ(run({100, 300, 200, 400, 500}), 4U);  // two change places
-  EXPECT_EQ(pool_.statistics().misses, 3U);
-  EXPECT_TRUE(pool_.is_planned());
+  EXPECT_EQ(server_.statistics().misses, 3U);
+  EXPECT_TRUE(server_.is_planned());
 }
 
-TEST_F(PlannedPoolTest, BeginsAPlanWithThePeriod) {
+TEST_F(ReplayServer, BeginsAPlanWithThePeriod) {
   for (std::size_t requests = 2; requests < 12; ++requests) {
-    pool_ = PlannedPool();
+    server_ = Server();
     run({7, 8, 9});  // which is no part of it
     std::vector<Bytes> sizes;
     for (std::size_t i = 1; i <= requests; ++i) sizes.push_back(100 * i);
@@ -55,10 +55,10 @@ TEST_F(PlannedPoolTest, BeginsAPlanWithThePeriod) {
       whole += count == requests ? 1 : 0;
     }
     EXPECT_GE(whole, 12U);
-    EXPECT_EQ(pool_.statistics().plans, 1U);
-    EXPECT_EQ(pool_.statistics().misses, 0U);
+    EXPECT_EQ(server_.statistics().plans, 1U);
+    EXPECT_EQ(server_.statistics().misses, 0U);
   }
 }
 
 }  // namespace
-}  // namespace stowage
+}  // namespace stowage::caching::replay
