@@ -1,4 +1,5 @@
-// PlannerSettings: the techniques of the automatic policy, to be switched off one by one, and all its constants.
+// PlannerSettings: the techniques of the automatic policy, to be switched off one by one, and all its
+// constants.
 #pragma once
 
 #include <cstddef>
@@ -128,9 +129,11 @@ struct PlannerSettings {
   bool search = true;
 };
 
-// Gives the options settings of their own and returns them, to be changed before a Planner is made of the options.
+// Gives the options settings of their own and returns them, to be changed before a Planner is made of the
+// options.
 inline PlannerSettings& own_settings(PlanOptions& options) {
-  const auto own = std::make_shared<PlannerSettings>(options.settings ? *options.settings : PlannerSettings{});
+  const auto own =
+      std::make_shared<PlannerSettings>(options.settings ? *options.settings : PlannerSettings{});
   options.settings = own;
   return *own;
 }
