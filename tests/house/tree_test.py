@@ -1,5 +1,6 @@
 """House rules: the scanners on planted breaches, then on the tree itself."""
 
+import json
 import os
 import unittest
 from pathlib import Path
@@ -95,6 +96,10 @@ class Tree(unittest.TestCase):
 
     def test_readme_shows_the_picture_of_plan_h(self):
         self.assertEqual(tree.picture_of(read("README.md")), tree.picture_of(read("include/stowage/plan.h")))
+
+    def test_mutants_can_be_planted(self):
+        for mutant in json.loads(read("bench/mutants/mutants.json")):
+            self.assertEqual(read(mutant["file"]).count(mutant["original"]), 1, f"{mutant['name']}: {mutant['original']}")
 
     def test_scripts_can_be_run(self):
         for script in [*sorted((ROOT / "scripts").iterdir()), ROOT / ".ci/run"]:
