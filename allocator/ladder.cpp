@@ -35,8 +35,9 @@ caching::Pool& CachingAllocator::Implementation::pool_of(Stream& stream) {
 }
 
 caching::Block* CachingAllocator::Implementation::climb(Request& request) {
-  // Bytes of granules in use cost nothing. Before others are taken, what the stream caches joins what lies
-  // beside it: a block put on while its neighbours are cached would stand in the way of the next.
+  // Bytes of granules in use cost nothing. Before unused granules are taken, the stream's cached blocks
+  // return to the heap and join their free neighbours: a block placed between cached ones would keep them
+  // apart.
   if (const auto place = find(request, Need::nothing, PoolHeap::quick); place && place->granules.empty())
     return occupy(request, *place);
   flush_stream(request.stream, request.pool);

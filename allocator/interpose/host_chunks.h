@@ -38,7 +38,7 @@ class HostChunks {
   HostPiece take(Bytes bytes, const HostOwner& owner);
   void release(CUdeviceptr address);  // of a piece, which nothing uses any more
   void owner_gone(const HostOwner& owner);
-  // It took along what was page-locked in it, whoever owns that.
+  // Forgets the page-locking that was done in `context`, for pieces of any owner: it ended with the context.
   void context_gone(CUcontext context);
   void retry();
   // Forgets everything, in a child after fork, which has no part in its parent's memory.

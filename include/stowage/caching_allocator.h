@@ -8,7 +8,7 @@
 //   3. what was released on another stream, with a wait inserted into the requester's lane;
 //   4. granules that nobody uses any more, unmapped where they are and mapped anew where the block fits;
 //      then new memory of the device, up to the limit;
-//   5. the same after the calling thread has waited for all that was released;
+//   5. steps 3 and 4 again, after the calling thread has waited for all that was released;
 //   6. observers are asked to free something, and all of it is tried again;
 //   7. OutOfMemory, whose message is the whole account; or the DeviceError that stood in the way.
 // A request fails only if the bytes that blocks hold leave no room for it, whatever is cached. A failed

@@ -201,9 +201,9 @@ inline bool runs_on_host(const Instruction& instruction) { return instruction.la
 // before it enqueues the instructions behind it, the commit phase: commits on the host and on the device, and
 // the transfer of the clip scale. It enqueues nothing of a step before the gate of the previous step has
 // passed. The gate therefore happens before everything behind it and before the whole next step; the waits
-// between steps that remain are for host steps of the previous step. Only commits change what outlives the
-// step, so without `optimizer_in_backward` none can begin before the gate has passed, and the validator
-// refuses one that stands there.
+// between steps that remain are for host steps of the previous step, and for update launches, which stand
+// behind its gate. Only commits change what outlives the step, so without `optimizer_in_backward` none can
+// begin before the gate has passed, and the validator refuses one that stands there.
 //
 // Parts of the norm (one f64 sum of squares for each parameter or slice) are computed where the gradient is
 // made and land last, in one small bucket: the gate waits for that bucket alone. A `recompute` of an op that

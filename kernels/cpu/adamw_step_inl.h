@@ -48,7 +48,7 @@ class Divisor {
 struct Step {
   Element next;
   Floats first_part, second_part;  // the gradient's share of the moments
-  Floats quotient;                 // of the corrected moments
+  Floats quotient;                 // first moment / (root of the second + epsilon), both corrected
 };
 
 // Computes a step in two parts, so that vectors whose moments all have usual sizes take a quicker second

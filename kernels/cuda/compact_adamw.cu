@@ -11,7 +11,8 @@
 namespace stowage::cuda {
 
 inline constexpr int compact_threads = static_cast<int>(moment_block);
-inline constexpr std::int64_t blocks_of_a_launch_block = 8;  // so many share the work of making the codes
+// Moment blocks that one thread block updates, with one making of its tables of codes.
+inline constexpr std::int64_t blocks_of_a_launch_block = 8;
 
 __device__ inline float weight(const AdamWOperands<float>& of, std::int64_t i) { return of.parameter[i]; }
 __device__ inline float weight(const AdamWOperands<Bfloat16>& of, std::int64_t i) {

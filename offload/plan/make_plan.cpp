@@ -258,7 +258,8 @@ class Planner::Parts {
     for (Problem& problem : automatic_problems(blocks, machine_, options_, settings_, Replays::whole_blocks))
       problems.push_back(std::move(problem));
   }
-  // Adds problems of the graph in joined units, if these may save much.
+  // Adds problems of the graph in joined units, if there is one micro-batch and at least
+  // PlannerSettings::crossing_share of the activations' bytes cross units.
   void add_joined(std::vector<Problem>& problems) {
     if (graph_.micro_batches > 1 || crossing_share(problems.front().items) < settings_.crossing_share) return;
     joined_.clear();

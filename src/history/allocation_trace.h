@@ -64,7 +64,7 @@ inline constexpr std::size_t most_streams = 4096;
 
 class StreamNumbers {
  public:
-  // Returns nullopt for a stream beyond most_streams.
+  // Returns nullopt once there are more than most_streams streams, for any stream.
   std::optional<std::uint32_t> number_of(std::uint64_t stream) {
     const auto [place, added] = numbers_.try_emplace(stream, static_cast<std::uint32_t>(numbers_.size()));
     if (numbers_.size() > most_streams) return std::nullopt;

@@ -47,7 +47,7 @@ class PlacedBlocks {
   Window gathered_;
   Window all_;                 // but for those still to be sorted in
   std::vector<Placed> added_;  // blocks that all_ lacks
-  std::size_t many_ = 0;       // blocks of a window: worth looking for those that have ended
+  std::size_t many_ = 0;       // ended blocks are dropped only from windows with more blocks than this
   std::uint64_t looks_ = 0;
 };
 

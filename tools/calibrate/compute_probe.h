@@ -57,8 +57,8 @@ double flops_of(const MatrixSample& sample);
 struct ComputeProbeOptions {
   std::vector<DataType> types;   // of products
   int repetitions = 5;           // of a product; the median counts
-  double layer_seconds = 0.5;    // products are made larger while one layer's would take at most this
-  int most_stages = 4;           // … and at most so often
+  double layer_seconds = 0.5;    // products grow while one layer's would take at most this
+  int most_stages = 4;           // sizes of products that are measured, at most
   Bytes stream_bytes = 256_MiB;  // of each of the three operands that device memory is measured with
   int launches = 2000;           // tiny ops in a row
 };

@@ -11,7 +11,8 @@
 namespace stowage {
 
 struct PeerProbeOptions {
-  Bytes smallest = 256_KiB;  // of a whole, of all devices' shares
+  // Bytes of the wholes (the shares of all devices together) that are measured.
+  Bytes smallest = 256_KiB;
   Bytes largest = 64_MiB;
   int repetitions = 9;
   double longest_seconds = 0.5;  // no larger whole is tried once one has taken this much

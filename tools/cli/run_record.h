@@ -63,9 +63,9 @@ struct RunCard {
 
 // Memory that went to the host in place of the card.
 struct RunSpill {
-  std::uint64_t calls = 0;
-  std::uint64_t full = 0;    // calls that found no more of it
-  std::uint64_t failed = 0;  // and those for which the driver had none
+  std::uint64_t calls = 0;   // that got host memory
+  std::uint64_t full = 0;    // calls beyond the limit of --spill
+  std::uint64_t failed = 0;  // calls for which the driver had no host memory
   Bytes bytes = 0;           // of all calls
   Bytes live = 0, peak = 0;
   RunCurve curve;

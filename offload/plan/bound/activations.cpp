@@ -206,9 +206,9 @@ class ActivationDecisions {
         in_item_[rows_.group_of(problem_.layout.buckets[bucket].tensors.front().tensor)] = 1;
     }
   }
-  // Adds the time of the op, and of each op whose result only this op reads and backward does not: to
-  // keep or offload that result instead of the `bytes` that this op makes from it would save nothing,
-  // unless it is smaller.
+  // Adds the time of the op and, recursively, of the maker of each operand that no other forward op reads and
+  // that is in no item, if this op overwrites it or it is no smaller than the `bytes` that are rebuilt: to
+  // store such an operand instead would save nothing.
   void add_rebuilding(OpId op, Bytes bytes, ShareTimes& lanes) const {
     costs_.add_op(op, lanes);
     for (TensorId id : graph_.op(op).reads) {

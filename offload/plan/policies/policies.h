@@ -95,8 +95,7 @@ Choices policy_choices(const Problem& problem, Activations activations, LoadChoi
                        Gathered gathered = Gathered::again);
 
 // Each of these functions adds the configurations of its system to `members`. Each has a file of its own,
-// which names its source. A new system needs one more file, an enumerator of Policy (planner.h) and a row of
-// the table in policies.cpp.
+// which names its source. docs/design.md, section 9, says what a new system needs.
 void add_zero_offload(PolicyProblems& problems, std::vector<PolicyMember>& members);
 void add_zero_infinity(PolicyProblems& problems, std::vector<PolicyMember>& members);
 void add_gemini_cpu(PolicyProblems& problems, std::vector<PolicyMember>& members);

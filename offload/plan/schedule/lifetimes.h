@@ -1,5 +1,5 @@
-// Lifetimes pass: from choices to the compute lane's sequence and to each bucket's lifetimes, from first use
-// to last. The schedule pass adds the time of transfers.
+// Lifetimes pass: from choices to the sequence of the compute and peer lanes and to each bucket's lifetimes,
+// from first use to last. The schedule pass adds the time of transfers.
 #pragma once
 
 #include <cstdint>

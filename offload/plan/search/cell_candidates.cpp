@@ -130,8 +130,8 @@ class CandidateFinder {
     }
     return all;
   }
-  // Returns whether the extreme choices are needed, since the program saw no mixture that fits or
-  // no candidate fits.
+  // Returns whether the extreme choices are needed: some variant's first mixture does not fit, or no
+  // candidate does.
   bool needs_extremes() const {
     return !all_fit_ || std::none_of(found_.begin(), found_.end(), [&](const CellCandidate& each) {
       return size_.least_host || each.host_bytes <= size_.host;

@@ -54,7 +54,9 @@ class TriedChoices {
 
 // A record of the search for a cell's candidates.
 struct CellSearch {
-  std::size_t sketches = 0;  // schedules, made or known, except those of choices that a cell has kept
+  // Choices that were scheduled anew or found in TriedChoices, without those that a cell of the same device
+  // memory already has as candidates. A measure of the search's work.
+  std::size_t sketches = 0;
   // The most host bytes of the programs' mixtures and of candidates that fit. Any host memory between this
   // and CellSize::host has the same candidates.
   Bytes most_host = 0;

@@ -20,7 +20,8 @@ bool conflict(const Touch& a, const Touch& b) {
   return (a.write || b.write) && a.begin < b.end && b.begin < a.end;
 }
 
-// Adds a touch for each operand of the op, except for a tensor that it reads but does not touch.
+// Adds a touch for each operand but `untouched`: the clip scale, an operand of an update before the gate,
+// which does not read it.
 void add_operands(const Graph& graph, const Places& places, InstructionId id, OpId op, auto&& list_for,
                   TensorId untouched = no_id) {
   const auto add = [&](TensorId tensor, bool write) {

@@ -34,7 +34,7 @@ class LaneQueue {
 
 class ExecutionLane {
  public:
-  virtual ~ExecutionLane() = default;  // after the tasks that were submitted
+  virtual ~ExecutionLane() = default;  // returns once all submitted tasks have run
   // Runs tasks in order of the calls. One caller at a time.
   virtual void submit(const Task& task) = 0;
 };

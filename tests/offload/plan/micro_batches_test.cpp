@@ -5,6 +5,7 @@
 #include <map>
 
 #include "offload/plan/decisions/extreme_choices.h"
+#include "offload/plan/problem/settings.h"
 #include "offload/plan/schedule/candidate.h"
 #include "stowage/models.h"
 #include "stowage/planner.h"
