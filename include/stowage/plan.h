@@ -232,7 +232,7 @@ struct Plan {
   std::vector<Lifetime> lifetimes;
   std::vector<Instruction> instructions;
   InstructionId gate = no_id;          // the one instruction of that kind
-  Bytes alignment = 256;               // of lifetime offsets; an engine wants multiples of 256
+  Bytes alignment = 256;               // of lifetime offsets: a power of two from 256 up
   Bytes device_peak_bytes = 0;         // size of the arena: max over lifetimes of offset + bucket bytes
   Bytes live_peak_bytes = 0;           // largest sum of live bytes: no placement could be smaller
   bool optimizer_in_backward = false;  // host steps may stand before the gate

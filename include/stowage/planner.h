@@ -151,8 +151,8 @@ Timeline simulate(const Graph& graph, const Plan& plan, const Machine& machine,
 
 // Judges a plan without knowing how it was made, over three unrolled steps. Refuses a plan that reads a value
 // before it is there, overlaps two live ranges, breaks a budget, loses a gradient or applies it twice, leaves
-// a parameter stale, or deadlocks. Returns a sentence for each fault; empty: valid. Knows no machine:
-// `budget.device` limits the arena (Machine::arena_in).
+// a parameter stale, or deadlocks. Returns a sentence for each fault, at most 1,000; empty: valid. Knows no
+// machine: `budget.device` limits the arena (Machine::arena_in).
 std::vector<std::string> validate(const Graph& graph, const Plan& plan, const Budget& budget);
 
 }  // namespace stowage

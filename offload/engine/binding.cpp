@@ -70,7 +70,8 @@ class Binder {
     const auto has = [&](const char* part) {
       return input_.host_kernels.find_if_present(op.kernel + part) != nullptr;
     };
-    return speculation_ != nullptr && has(".speculate") && has(".finish") && has(".undo");
+    return speculation_ != nullptr && runs_on_host(instruction_) && has(".speculate") && has(".finish") &&
+           has(".undo");
   }
   Kernel kernel_of(const Op& op) {
     const LaunchTable& table = runs_on_host(instruction_) ? input_.host_kernels : input_.kernels;

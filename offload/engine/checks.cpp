@@ -85,7 +85,7 @@ std::vector<std::uint64_t> gathered(Communicator& communicator, Device& device, 
 }  // namespace
 
 void check_executable(const Graph& graph, const Plan& plan) {
-  Report report(graph, plan);
+  Report report(graph, plan, 1);
   check_ids(graph, plan, report);
   const Places places = check_buckets(graph, plan, report);
   if (report.empty()) {

@@ -1,5 +1,7 @@
 // Saved plans: what parses is judged by the validator and compared with a sound plan (`stowage plan
 // --compare`).
+#include "offload/engine/checks.h"
+#include "stowage/error.h"
 #include "stowage/planner.h"
 #include "tests/fuzz/target.h"
 #include "tests/offload/plan/older_plan_json.h"
@@ -79,6 +81,9 @@ std::vector<std::string> dictionary() {
           "\"device\"",
           "\"on_host\"",
           "\"pinned\"",
+          "\"ring_offset\": 0",
+          "\"ring_span\": 256",
+          "\"gradient\"",
           "1",
           "2"};
 }
@@ -92,6 +97,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   fuzz::check_round_trip(
       *plan, [](const Plan& of) { return to_json(of); }, plan_from_json);
   const std::vector<std::string> findings = validate(fuzz::graph(), *plan, {});
+  try {
+    check_executable(fuzz::graph(), *plan);
+  } catch (const InvalidInput&) {  // refused
+  }
   fuzz::compare_with(fuzz::plans().front(), *plan);
   fuzz::compare_with(*plan, *plan);
   for (const Plan& sound : fuzz::plans())

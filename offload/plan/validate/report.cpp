@@ -14,7 +14,7 @@ constexpr std::array<std::string_view, 7> kind_words{
 }  // namespace
 
 void Report::add(std::string sentence) {
-  if (known_.insert(sentence).second) findings_.push_back(std::move(sentence));
+  if (!is_full() && known_.insert(sentence).second) findings_.push_back(std::move(sentence));
 }
 
 std::string Report::instruction(InstructionId id) const {

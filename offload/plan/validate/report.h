@@ -1,6 +1,7 @@
 // The validator's findings, and the names that it uses in them.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <unordered_set>
 #include <vector>
@@ -10,14 +11,16 @@
 
 namespace stowage::validation {
 
-// Collects findings, each sentence once. Keeps references: graph and plan must outlive it. The functions that
-// name things accept any id.
+// Collects findings, each sentence once and at most `most` of them: a hostile plan may have millions. Keeps
+// references: graph and plan must outlive it. The functions that name things accept any id.
 class Report {
  public:
-  Report(const Graph& graph, const Plan& plan) : graph_(graph), plan_(plan) {}
+  Report(const Graph& graph, const Plan& plan, std::size_t most = 1000)
+      : graph_(graph), plan_(plan), most_(most) {}
 
   void add(std::string sentence);
   bool empty() const { return findings_.empty(); }
+  bool is_full() const { return findings_.size() >= most_; }
   std::vector<std::string> take() { return std::move(findings_); }
 
   std::string instruction(InstructionId id) const;  // "instruction 7 (prefetch of bucket 'W0')"
@@ -29,6 +32,7 @@ class Report {
  private:
   const Graph& graph_;
   const Plan& plan_;
+  const std::size_t most_;
   std::vector<std::string> findings_;
   std::unordered_set<std::string> known_;
 };

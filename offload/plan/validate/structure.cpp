@@ -15,6 +15,14 @@ namespace {
 
 bool fits(Bytes offset, Bytes bytes, Bytes room) { return bytes <= room && offset <= room - bytes; }
 
+// Returns whether the host keeps the tensor from step to step, or reads and writes it by its address. The
+// gradient ring has no bytes for such a tensor: it may hold a part of a bucket alone.
+bool is_kept_on_host(const Graph& graph, TensorId id) {
+  const TensorKind kind = graph.kind_of(id);
+  return kind == TensorKind::parameter || kind == TensorKind::optimizer_state || kind == TensorKind::input ||
+         id == graph.loss || id == graph.clip;
+}
+
 // Checks a bucket in the gradient ring, which is for gradients that transfers move.
 void check_ring_place(const Plan& plan, BucketId id, Report& report) {
   const Bucket& bucket = plan.buckets[id];
@@ -43,7 +51,7 @@ void check_places(const Bucket& bucket, BucketId id, Report& report) {
 }
 
 void place_tensors(const Graph& graph, const Plan& plan, Places& places, Report& report) {
-  for (BucketId id = 0; id < plan.buckets.size(); ++id) {
+  for (BucketId id = 0; id < plan.buckets.size() && !report.is_full(); ++id) {
     const Bucket& bucket = plan.buckets[id];
     if (bucket.tensors.empty()) report.add(fmt::format("{} holds no tensor", report.bucket(id)));
     check_places(bucket, id, report);
@@ -64,6 +72,10 @@ void place_tensors(const Graph& graph, const Plan& plan, Places& places, Report&
             fmt::format("tensor {} ({} bytes at offset {}) does not fit in {} ({} bytes) at a multiple of {}",
                         report.tensor(member.tensor), tensor.bytes(), member.offset, report.bucket(id),
                         bucket.bytes, alignment));
+      }
+      if (bucket.in_ring() && is_kept_on_host(graph, member.tensor)) {
+        report.add(fmt::format("{} has bytes of the gradient ring and holds {}, which is no gradient",
+                               report.bucket(id), report.tensor(member.tensor)));
       }
       places.bucket[member.tensor] = id;
       places.offset[member.tensor] = member.offset;
@@ -136,6 +148,7 @@ bool may_take_turns(const Graph& graph, const BucketTensor& a, const BucketTenso
 void check_apart(const Graph& graph, const Plan& plan, Report& report) {
   const std::vector<TensorId> leader = alias_leaders(graph);
   for (BucketId id = 0; id < plan.buckets.size(); ++id) {
+    if (report.is_full()) return;
     std::vector<BucketTensor> members = plan.buckets[id].tensors;
     std::sort(members.begin(), members.end(),
               [](const BucketTensor& a, const BucketTensor& b) { return a.offset < b.offset; });
@@ -146,6 +159,7 @@ void check_apart(const Graph& graph, const Plan& plan, Report& report) {
         if (is_inside_its_whole(graph, members[k].tensor)) continue;
         if (leader[members[i].tensor] == leader[members[k].tensor]) continue;
         if (may_take_turns(graph, members[i], members[k])) continue;
+        if (report.is_full()) return;
         report.add(fmt::format("tensors {} and {} overlap in {}, and no alias joins them",
                                report.tensor(members[i].tensor), report.tensor(members[k].tensor),
                                report.bucket(id)));
@@ -233,6 +247,7 @@ void check_records(const Graph& graph, const Plan& plan, Report& report) {
 
 void check_waits(const Plan& plan, InstructionId id, Report& report) {
   for (const Wait& wait : plan.instructions[id].waits) {
+    if (report.is_full()) return;
     if (wait.instruction >= plan.instructions.size() || wait.steps_back > 1) {
       report.add(fmt::format("{} waits for {}, {} steps back", report.instruction(id),
                              report.instruction(wait.instruction), wait.steps_back));
@@ -339,14 +354,14 @@ void check_ids(const Graph& graph, const Plan& plan, Report& report) {
   if (plan.gate != no_id && plan.gate >= plan.instructions.size()) {
     report.add(fmt::format("the gate is {}", report.instruction(plan.gate)));
   }
-  for (LifetimeId id = 0; id < plan.lifetimes.size(); ++id) {
+  for (LifetimeId id = 0; id < plan.lifetimes.size() && !report.is_full(); ++id) {
     const Lifetime& lifetime = plan.lifetimes[id];
     if (lifetime.bucket >= plan.buckets.size() ||
         (lifetime.end != no_id && lifetime.end >= plan.instructions.size())) {
       report.add(fmt::format("{} ends with {}", report.lifetime(id), report.instruction(lifetime.end)));
     }
   }
-  for (InstructionId id = 0; id < plan.instructions.size(); ++id) {
+  for (InstructionId id = 0; id < plan.instructions.size() && !report.is_full(); ++id) {
     const Instruction& instruction = plan.instructions[id];
     if (!runs_on(instruction.kind, instruction.lane)) {
       report.add(fmt::format("{} is on the wrong lane", report.instruction(id)));
@@ -362,7 +377,7 @@ void check_ids(const Graph& graph, const Plan& plan, Report& report) {
 }
 
 void check_places_in_arena(const Plan& plan, Report& report) {
-  for (LifetimeId id = 0; id < plan.lifetimes.size(); ++id) {
+  for (LifetimeId id = 0; id < plan.lifetimes.size() && !report.is_full(); ++id) {
     const Lifetime& lifetime = plan.lifetimes[id];
     if (lifetime.offset % plan.alignment != 0)
       report.add(fmt::format("{} stands at {}, no multiple of {}", report.lifetime(id), lifetime.offset,

@@ -107,6 +107,12 @@ TEST(CheckPlan, NamesWhatDoesNot) {
          put_into_ring(p, 4, {.ring_offset = 0, .ring_span = 1013});
        },
        "bucket 'dw' (1013 bytes) cannot stand at byte 0 of the gradient ring"},
+      {[](Plan& p) {
+         p.optimizer_in_backward = true;
+         p.buckets[1].kind = TensorKind::gradient;
+         put_into_ring(p, 1, {.ring_offset = 0, .ring_span = 256});
+       },
+       "bucket 'w' has bytes of the gradient ring and holds 'w', which is no gradient"},
       {[](Plan& p) { p.alignment = 64; }, "the alignment 64 is no power of two from 256 up"},
       {[](Plan& p) { p.buckets[3].places.clear(); },
        "needs a pinned place on the host, which bucket 'loss' has not"},
