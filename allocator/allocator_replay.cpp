@@ -1,16 +1,26 @@
 // How requests are served from plans (replay/server.h), in memory of the plans' own (replay/region.h).
 //
-// The allocator's mutex is held throughout, since a plan goes by the order of requests. Steps of a request:
+// The allocator's mutex is held while a plan is followed, since a plan goes by the order of requests. Steps
+// of a request:
 //   1. plan_server_.allocate: compares it with the plan; its ticket stands for it from now on;
 //   2. follow_plan: makes way for another plan, if that has come into use;
 //   3. take_planned, if it has an offset. If that fails, or without an offset, the caching path serves it.
 #include <algorithm>
+#include <chrono>
+#include <thread>
 #include <utility>
 
 #include "allocator/caching_allocator_implementation.h"
 #include "stowage/error.h"
 
 namespace stowage {
+namespace {
+
+// A lane that does not end within this time may depend on a thread that waits for the allocator.
+constexpr std::chrono::seconds longest_wait{2};
+constexpr std::chrono::microseconds between_looks{20};
+
+}  // namespace
 
 void* CachingAllocator::Implementation::allocate_planned(Bytes bytes, Bytes asked, Stream& stream) {
   std::uint32_t ticket = Block::no_ticket;
@@ -21,15 +31,21 @@ void* CachingAllocator::Implementation::allocate_planned(Bytes bytes, Bytes aske
       const PlanUse before = plan_use();
       const auto answer = plan_server_.allocate(bytes, stream.lane);
       ticket = answer.ticket;
-      follow_plan(before);
-      std::exception_ptr failure;
-      Request request{bytes, asked, stream, pool, failure};
-      if (answer.offset) {
-        if (Block* const block = take_planned(request, plan_region_.at(*answer.offset, bytes))) {
-          block->ticket = ticket;
-          return address_of(*block);
+      try {
+        follow_plan(before);
+        std::exception_ptr failure;
+        Request request{bytes, asked, stream, pool, failure};
+        if (answer.offset) {
+          if (Block* const block = take_planned(request, plan_region_.at(*answer.offset, bytes))) {
+            block->ticket = ticket;
+            return address_of(*block);
+          }
+          plan_server_.decline(ticket);
         }
-        plan_server_.decline(ticket);
+      } catch (...) {
+        if (answer.offset) plan_server_.decline(ticket);
+        plan_server_.cancel(ticket);
+        throw;
       }
     }
   }
@@ -77,26 +93,37 @@ caching::Block* CachingAllocator::Implementation::take_planned(Request& request,
   if (!insert_waits(request, plan_region_.waits(place, request.stream.clock))) return nullptr;
   if (const std::uint64_t missing = plan_region_.missing(place); missing > 0) {
     poll(request.failure);
-    if (plan_server_.moves_granules()) wait_for_granules(request, place);
+    if (plan_server_.moves_granules() && waits_for_granules_) wait_for_granules(request, place);
     if (memory_.room() < missing) flush_pool(request.pool);
     if (!plan_region_.map_granules(place, plan_server_.needed_bytes())) return nullptr;
   }
   plan_region_.take(place);
-  Block& block = hand_out_new(request, place);
-  block.is_planned = true;
-  return &block;
+  try {
+    Block& block = hand_out_new(request, place);
+    block.is_planned = true;
+    return &block;
+  } catch (...) {
+    plan_region_.give(place, {});
+    throw;
+  }
 }
 
-// A plan whose granules move holds no more than it needs: its requests wait until enough granules are free to
-// move, for the oldest releases first.
+// A plan whose granules move holds no more than it needs: its requests wait until lanes are done with enough
+// granules. A wait that takes too long is the plan's last one: from then on the plan holds more.
 void CachingAllocator::Implementation::wait_for_granules(Request& request, Interval place) {
-  bool has_waited = true;
-  while (has_waited && plan_region_.awaits_granules(place, plan_server_.needed_bytes())) {
-    has_waited = false;
+  if (!plan_region_.awaits_granules(place, plan_server_.needed_bytes())) return;
+  history_.add({EventKind::synchronise, 0, 0, 0, 0});
+  const auto end = std::chrono::steady_clock::now() + longest_wait;
+  while (plan_region_.awaits_granules(place, plan_server_.needed_bytes())) {
+    if (std::chrono::steady_clock::now() > end) {
+      waits_for_granules_ = false;
+      return;
+    }
+    std::this_thread::sleep_for(between_looks);
     for (const auto& stream : owned_streams_) {
       const MutexLock lock(stream->mutex);
       if (stream->retired || stream->is_captured()) continue;
-      if (stream->marks.synchronise_oldest()) has_waited = true;
+      stream->marks.poll();
       if (auto failed = stream->marks.take_failure()) request.failure = std::move(failed);
     }
   }
@@ -116,6 +143,7 @@ void CachingAllocator::Implementation::begin_iteration() {
 void CachingAllocator::Implementation::follow_plan(PlanUse before) {
   Pool& pool = *pools_.front();
   const bool is_new = plan_use().plans != before.plans;
+  if (is_new) waits_for_granules_ = true;
   if (is_new && is_wasteful(pool)) plan_server_.reject_plan();
   if (plan_server_.bytes() > plan_region_.bytes()) plan_server_.drop_plans();
   if (!plan_server_.is_planned() || (before.is_planned && !is_new)) return;

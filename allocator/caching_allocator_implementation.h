@@ -104,7 +104,8 @@ class CachingAllocator::Implementation {
 
   // allocator_replay.cpp
   void* allocate_planned(Bytes bytes, Bytes asked, Stream& stream) STOWAGE_EXCLUDES(mutex_);
-  // Returns true if the block lay in the plans' region and is released, false if only its ticket is.
+  // Returns true if the block lay in the plans' region and is released. Else releases its ticket, if it has
+  // one, and returns false; nothing for a block that is not live.
   bool release_planned(Block& block, Stream* target) STOWAGE_EXCLUDES(mutex_);
   Block* take_planned(Request& request, Interval place) STOWAGE_REQUIRES(mutex_);
   struct PlanUse {
@@ -185,6 +186,7 @@ class CachingAllocator::Implementation {
   std::vector<std::unique_ptr<Pool>> pools_ STOWAGE_GUARDED_BY(mutex_);  // the default one first
   caching::replay::Server plan_server_ STOWAGE_GUARDED_BY(mutex_);
   caching::replay::Region plan_region_ STOWAGE_GUARDED_BY(mutex_);
+  bool waits_for_granules_ STOWAGE_GUARDED_BY(mutex_) = true;  // false once a wait of the plan took too long
   PoolId next_pool_ STOWAGE_GUARDED_BY(mutex_) = 1;
   std::vector<std::unique_ptr<Stream>> owned_streams_ STOWAGE_GUARDED_BY(mutex_);  // retired ones too
   caching::Observers observers_;

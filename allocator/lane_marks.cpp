@@ -54,16 +54,11 @@ bool LaneMarks::hold(LaneId lane, std::uint64_t count) {
   return succeeds([&] { device_.wait(lane, at->event); });
 }
 
-bool LaneMarks::synchronise_oldest() {
-  if (marks_.empty() || !succeeds([&] { device_.synchronise(marks_.front().event); })) return false;
-  pop_passed();
-  return true;
-}
-
 bool LaneMarks::synchronise() {
   if (!mark()) return false;
   while (!marks_.empty()) {
-    if (!synchronise_oldest()) return poll() && marks_.empty();
+    if (!succeeds([&] { device_.synchronise(marks_.front().event); })) return poll() && marks_.empty();
+    pop_passed();
   }
   return true;
 }

@@ -39,8 +39,6 @@ class LaneMarks {
   bool poll();
   // Lets `lane`, which is not captured, wait until release number `count` is done with.
   bool hold(LaneId lane, std::uint64_t count);
-  // Blocks the caller until the oldest mark has passed. Returns false without a mark.
-  bool synchronise_oldest();
   // Blocks the caller until all releases so far are done with.
   bool synchronise();
   std::exception_ptr take_failure() { return std::exchange(failure_, nullptr); }

@@ -3,8 +3,8 @@
 // Memory is mapped and unmapped by granules, up to a limit. A mapped granule is listed once, by its
 // `Granules`: a pool's PoolHeap or the plans' Region, which decide over it. Invariants between calls:
 //   - a granule is mapped exactly if its `Granules` list it;
-//   - the sum of `reserved` over all pools is the number of mapped granules (the plans' count to the default
-//   pool).
+//   - the sum of `reserved` over all pools is the number of mapped granules; those of plans count to the
+//     default pool.
 // A call of the device that fails keeps both: granules that the device would not take back stay listed.
 //
 // REQUIRES, for all but base(), bytes() and granule(): the allocator's mutex.

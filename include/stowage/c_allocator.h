@@ -61,9 +61,10 @@ int stowage_set_history(size_t events);
 /* An iteration of the program begins, such as a training step; call it before the step's first request. With
  * STOWAGE_PLAN_PERIODS=1 the first iterations are recorded, and from then on requests that come as before get
  * fixed addresses of a plan, which takes less memory (docs/allocator.md). Others are served as without a
- * plan. Making a plan takes up to some seconds, and waits for the device. A program that never calls this has
- * its iterations found, if they repeat exactly. Without the variable it does nothing, so that a program can
- * call it in any case. */
+ * plan. Making a plan takes up to some seconds, and waits for the device; so do requests whose memory the
+ * plan moves from another block, until streams are done with it. A program that never calls this has its
+ * iterations found, if they repeat exactly. Without the variable it does nothing but check `device`, so that
+ * a program can call it in any case. */
 int stowage_begin_iteration(int device);
 
 /* The caller sets struct_bytes to sizeof(struct stowage_statistics); the call fills as many fields as both

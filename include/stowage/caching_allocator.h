@@ -8,7 +8,7 @@
 //   3. what was released on another stream, with a wait inserted into the requester's lane;
 //   4. granules that nobody uses any more, unmapped where they are and mapped anew where the block fits;
 //      then new memory of the device, up to the limit;
-//   5. steps 3 and 4 again, after the calling thread has waited for all that was released;
+//   5. steps 2 to 4 again, after the calling thread has waited for all that was released;
 //   6. observers are asked to free something, and all of it is tried again;
 //   7. OutOfMemory, whose message is the whole account; or the DeviceError that stood in the way.
 // A request fails only if the bytes that blocks hold leave no room for it, whatever is cached. A failed
@@ -151,7 +151,8 @@ class CachingAllocator {
   // overlap a block that was not released as planned, is served as if there were no plan. After enough of
   // these the plan is given up for the iteration, and the next is planned anew. Making a plan takes up to
   // some seconds, and waits for all that was released. Where a plan moves memory from one block to another,
-  // requests wait until lanes are done with it. Does nothing without CachingAllocatorOptions::plan_periods.
+  // requests wait until lanes are done with it, at most two seconds; if that was not enough, the plan takes
+  // more memory from then on and waits no more. Does nothing without CachingAllocatorOptions::plan_periods.
   void begin_iteration();
 
   // Waits for all that was released, then gives granules that no block touches back to the device. Returns

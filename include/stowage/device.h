@@ -111,8 +111,8 @@ class Device {
   virtual LaneId adopt_lane(void* native_stream);
   // True while the stream under an adopted lane is being captured into a graph. Meanwhile nothing may be
   // recorded on the lane, the lane may wait for nothing from outside the capture, and an event that was
-  // recorded within the capture may never be queried. Waiting for the captured lane or destroying it is not
-  // safe either; other calls are, on any thread.
+  // recorded within the capture may be neither queried nor waited for, then or later. Waiting for the
+  // captured lane or destroying it is not safe either; other calls are, on any thread.
   virtual bool is_captured(LaneId lane) const {
     static_cast<void>(lane);
     return false;
