@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "stowage/allocator_snapshot.h"
 #include "stowage/caching_allocator.h"
 #include "stowage/error.h"
 #include "tests/allocator/two_streams.h"
