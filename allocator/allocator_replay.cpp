@@ -112,7 +112,7 @@ caching::Block* CachingAllocator::Implementation::take_planned(Request& request,
 // granules. A wait that takes too long is the plan's last one: from then on the plan holds more.
 void CachingAllocator::Implementation::wait_for_granules(Request& request, Interval place) {
   if (!plan_region_.awaits_granules(place, plan_server_.needed_bytes())) return;
-  history_.add({EventKind::synchronise, 0, 0, 0, 0});
+  history_.add({caching::EventKind::synchronise, 0, 0, 0, 0});
   const auto end = std::chrono::steady_clock::now() + longest_wait;
   while (plan_region_.awaits_granules(place, plan_server_.needed_bytes())) {
     if (std::chrono::steady_clock::now() > end) {

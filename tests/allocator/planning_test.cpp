@@ -116,7 +116,7 @@ TEST_F(PlanningTest, APlanWithGapsWaitsForALaneThatDoesNotEndOnlyOnce) {
     }
   }
   for (const AllocatorEvent& event : allocator.snapshot().events)
-    waits += event.kind == EventKind::synchronise ? 1 : 0;
+    waits += event.kind == AllocatorEventKind::synchronise ? 1 : 0;
   EXPECT_EQ(waits, 2u);  // for the new plan, and for the granules
   EXPECT_EQ(planned().hits, 27u);
   EXPECT_GT(allocator.statistics().peak_reserved, 28_MiB);
