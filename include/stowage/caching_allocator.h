@@ -39,8 +39,8 @@ using PoolId = std::uint32_t;
 inline constexpr PoolId default_pool = 0;
 
 struct CachingAllocatorOptions {
-  Bytes limit = unlimited;          // of mapped device memory; used in whole granules
-  std::size_t history_entries = 0;  // newest events that the history keeps; 0: none is written
+  Bytes limit = unlimited;          // most mapped device memory, in whole granules
+  std::size_t history_entries = 0;  // number of events that the history keeps; 0: no history
   // Requests of iterations that come again are recorded, planned and then served by their index, at fixed
   // addresses: see begin_iteration. All requests of the default pool take turns then.
   bool plan_periods = false;
@@ -50,31 +50,31 @@ struct CachingAllocatorOptions {
 struct StreamStatistics {
   LaneId stream = 0;
   PoolId pool = default_pool;
-  Bytes allocated = 0;       // in blocks that callers have, rounded as the allocator does
-  Bytes requested = 0;       // of these blocks, as asked
-  Bytes peak_allocated = 0;  // since the start or `reset_peaks`
-  Bytes cached = 0;          // released on this stream and kept in its cache
+  Bytes allocated = 0;       // bytes of callers' blocks, rounded up by the allocator
+  Bytes requested = 0;       // bytes that callers asked for in these blocks
+  Bytes peak_allocated = 0;  // largest `allocated` since the start or `reset_peaks`
+  Bytes cached = 0;          // bytes released on this stream and kept in its cache
   std::uint64_t allocations = 0;
   std::uint64_t releases = 0;
-  std::uint64_t hits = 0;   // of the allocations: from the stream's own cache
-  std::uint64_t waits = 0;  // inserted into its lane
+  std::uint64_t hits = 0;   // allocations served from the stream's own cache
+  std::uint64_t waits = 0;  // waits inserted into the stream's lane
 };
 
 struct PoolStatistics {
   PoolId pool = default_pool;
-  Bytes allocated = 0;  // sums over its streams
+  Bytes allocated = 0;  // sum over the pool's streams, as are `requested` and `cached`
   Bytes requested = 0;
   Bytes cached = 0;
   // Largest sum of `allocated`: exact with one stream; with several, as seen whenever a cache does not serve.
   Bytes peak_allocated = 0;
   Bytes reserved = 0;  // mapped
   Bytes peak_reserved = 0;
-  Bytes largest_free = 0;    // contiguous and mapped, outside the streams' caches
+  Bytes largest_free = 0;    // largest contiguous mapped range outside the streams' caches
   double fragmentation = 0;  // of the mapped bytes that nobody has, the share outside of `largest_free`
   std::uint64_t allocations = 0;
   std::uint64_t hits = 0;
   std::uint64_t waits = 0;
-  std::uint64_t retries = 0;  // searches again, behind a synchronisation or an observer
+  std::uint64_t retries = 0;  // searches repeated after a synchronisation or an observer's call
 };
 
 // Counts of plans (CachingAllocatorOptions::plan_periods). Their memory and blocks count to the default pool
@@ -82,11 +82,11 @@ struct PoolStatistics {
 struct PlanStatistics {
   std::uint64_t plans = 0;      // made
   std::uint64_t hits = 0;       // requests that a plan served
-  std::uint64_t unplanned = 0;  // requests as planned that live beyond their iteration
-  std::uint64_t misses = 0;     // others while there was a plan: size, order or stream differ, or no room
+  std::uint64_t unplanned = 0;  // requests that match, but have no planned place: they outlive an iteration
+  std::uint64_t misses = 0;     // requests that a plan refused: size, order or stream differ, or no room
   Bytes bytes = 0;              // span of the kept plans' offsets, which share one range
-  Bytes reserved = 0;           // mapped there; granules that no block touches are lent
-  Bytes allocated = 0;          // in blocks that callers have there
+  Bytes reserved = 0;           // mapped bytes of that range; granules that no block touches are lent
+  Bytes allocated = 0;          // bytes of callers' blocks in that range
 };
 
 struct AllocatorStatistics {
@@ -97,7 +97,7 @@ struct AllocatorStatistics {
   std::uint64_t unmapped_granules = 0;  // given back or moved
   std::uint64_t out_of_memory = 0;      // requests that failed
   std::vector<PoolStatistics> pools;
-  std::vector<StreamStatistics> streams;  // by pool and stream
+  std::vector<StreamStatistics> streams;  // ordered by pool and stream
   PlanStatistics planned;
 };
 
@@ -106,7 +106,7 @@ struct OutOfMemoryNotice {
   Bytes requested = 0;
   LaneId stream = 0;
   PoolId pool = default_pool;
-  std::uint32_t times_asked = 0;  // in this request, this time not counted
+  std::uint32_t times_asked = 0;  // earlier notices of the same request
   std::string account;
 };
 // Runs in the thread that asked for memory, which holds no lock: it may release, trim, and add and remove

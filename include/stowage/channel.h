@@ -29,7 +29,7 @@ namespace stowage {
 // The rank that failed first, and why.
 struct RankFailure {
   enum class Kind : std::uint8_t {
-    failed,  // the rank said so
+    failed,  // the rank reported a failure
     died,    // the rank's process is gone, or stands still for too long
     ended,   // the rank has ended in order while others needed it
   };
@@ -57,8 +57,8 @@ struct Waiting {
 // abort, which returns once all ranks have been told, runs on another thread.) A rank may be reported more
 // than once.
 struct LineWatcher {
-  std::function<void(const RankFailure&)> failed;  // a rank said so on this line
-  std::function<void(const RankFailure&)> died;    // a rank is gone, and so on every line
+  std::function<void(const RankFailure&)> failed;  // a rank reported a failure on this line
+  std::function<void(const RankFailure&)> died;    // a rank is gone: every line is told
   std::function<void(int rank)> ended;             // a rank has ended its end of this line, or has left
 };
 

@@ -18,7 +18,7 @@
 namespace stowage {
 
 struct CudaOptions {
-  int ordinal = 0;  // as the CUDA runtime counts the cards it sees
+  int ordinal = 0;  // number of the card among those that the CUDA runtime sees
   // True: device memory by cuMemMap if the driver has it. False, or without it: cudaMalloc, and `reserve`
   // throws InvalidInput.
   bool virtual_memory = true;
@@ -51,9 +51,9 @@ std::unique_ptr<Device> open_cuda_device(const CudaOptions& options = {});
 // alike. A method's bits differ from another's. STOWAGE_ATTENTION=cudnn, own or auto (the default) says which
 // methods may be used for bf16 and f16; any other value makes open_cuda_device throw InvalidInput.
 struct AttentionUse {
-  std::uint64_t cudnn = 0;  // cuDNN's fused kernels
-  std::uint64_t own = 0;    // our own for bf16 and f16
-  std::uint64_t plain = 0;  // our own for f32, in plain arithmetic
+  std::uint64_t cudnn = 0;  // launches of cuDNN's fused kernels
+  std::uint64_t own = 0;    // launches of Stowage's kernels for bf16 and f16
+  std::uint64_t plain = 0;  // launches of Stowage's kernels for f32, in plain arithmetic
   // Why cuDNN did not compute a shape that it might have: a sentence for each shape and direction, in order
   // of appearance. They go to stderr, too.
   std::vector<std::string> refusals;

@@ -23,7 +23,7 @@ namespace stowage {
 enum class MemoryKind : std::uint8_t {
   device,
   pinned,    // page-locked memory of the host
-  pageable,  // other memory of the host, for values that are not copied: its copies are slower
+  pageable,  // other host memory, for values that are not copied, since copies of it are slower
 };
 const char* to_string(MemoryKind kind);
 
@@ -45,10 +45,10 @@ struct MemoryInfo {
 
 // Counts since the device was opened (or since `reset_counters`).
 struct DeviceCounters {
-  std::uint64_t calls = 0;  // every call that can fail
+  std::uint64_t calls = 0;  // number of calls that could have failed
   std::uint64_t device_allocations = 0;
   std::uint64_t pinned_allocations = 0;
-  double pinning_seconds = 0;  // wall seconds that these took
+  double pinning_seconds = 0;  // wall seconds of the pinned allocations
   Bytes h2d_bytes = 0;
   Bytes d2h_bytes = 0;
   Bytes highest_device_byte = 0;  // one past the highest touched, from the start of its allocation
@@ -71,7 +71,7 @@ struct Launch {
   void (*function)(void* context) = nullptr;
   void* context = nullptr;
   std::span<const Access> accesses;
-  double modelled_seconds = 0;  // for virtual time
+  double modelled_seconds = 0;  // duration of the work in virtual time
 };
 
 class Device {
@@ -103,7 +103,7 @@ class Device {
   virtual void unmap(void* range, Bytes offset, Bytes bytes) = 0;
 
   virtual LaneId create_lane(LaneRole role) = 0;
-  virtual void destroy_lane(LaneId lane) = 0;  // after its work is done
+  virtual void destroy_lane(LaneId lane) = 0;  // destroys the lane once its work is done
   // A compute lane over a stream that the caller made (a cudaStream_t; null: the legacy default stream), for
   // order alone: record, wait, synchronise. The stream outlives its use here, and stays when the lane is
   // destroyed. Throws InvalidInput where the device has no native streams, and for a handle that means

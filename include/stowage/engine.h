@@ -81,7 +81,7 @@ class NonFinite : public StepError {
     op,       // everything that `op()` read was finite
     given,    // `tensor()` is a parameter, optimizer state or an input, and was not finite before the step
     norm,     // gradients are finite, the sum of their squares is not
-    unknown,  // the second run was finite; `op()` is that of the gate, `tensor()` empty
+    unknown,  // the second run was finite; `op()` is the gate's op, `tensor()` is empty
     // The op was not searched for: updates of the step had been made for good (Plan::optimizer_in_backward),
     // and weights and state are lost. `op()` is that of the gate, as for `unknown`.
     not_searched,
@@ -91,7 +91,7 @@ class NonFinite : public StepError {
     std::uint64_t step = 0;  // 0-based
     double loss = 0;
     double grad_norm = 0;
-    std::string kernel;  // of `op()`
+    std::string kernel;  // kernel of `op()`
     std::string tensor;  // the op's result; for `given` the tensor that it read
     std::string text;    // the finding for people, without the step's number and what to do
   };
@@ -136,7 +136,7 @@ struct EngineOptions {
   // memory are slow, and nothing overlaps them: see Device::copy.
   bool pageable_fallback = false;
   Machine machine;                     // modelled op times, for a device that runs in virtual time
-  std::optional<LaunchTable> kernels;  // of the compute lane; default: launch_table_for(device)
+  std::optional<LaunchTable> kernels;  // kernels of the compute lane; default: launch_table_for(device)
   // Kernels of the host lane. Default: the CPU's; on a simulated device `kernels`, if given.
   std::optional<LaunchTable> host_kernels;
 };
@@ -170,7 +170,7 @@ struct StepReport {
   double collective_seconds = 0;
   Bytes device_peak_bytes = 0;         // highest device byte touched so far
   std::uint64_t verified_replays = 0;  // replays whose bits were compared in this step (verify mode)
-  double clip_scale = 1;               // of the gradients; below 1: the step was clipped
+  double clip_scale = 1;               // factor on the gradients; below 1: the step was clipped
   bool overflowed = false;             // the norm is not finite, and the step changed nothing
   // Updates that began before the gate. Commits undo all of them if the step was clipped or overflowed, else
   // none.

@@ -45,7 +45,7 @@ class EngineGroup {
   EngineGroup(const EngineGroup&) = delete;
   EngineGroup& operator=(const EngineGroup&) = delete;
 
-  std::size_t size() const;  // ranks, in all processes
+  std::size_t size() const;  // number of ranks in all processes
 
   // As Engine's. `inputs` are those of `whole`. Returns the report of the process's first rank, with the
   // largest peak of its ranks. After an error a group of several devices is lost, since some may have made
@@ -55,8 +55,8 @@ class EngineGroup {
   std::span<const StepReport> reports() const;
   void drain();
   std::uint64_t completed_steps() const;
-  std::span<const BucketId> unpinned() const;  // of its first rank that has some
-  std::vector<Interval> last_timeline();       // of the process's first rank
+  std::span<const BucketId> unpinned() const;  // buckets of the process's first rank that has some
+  std::vector<Interval> last_timeline();       // timeline of the process's first rank
 
   // Whole values, of tensors of `whole`; as Engine's.
   std::vector<std::byte> read(TensorId tensor);

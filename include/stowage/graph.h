@@ -22,10 +22,10 @@ namespace stowage {
 
 enum class TensorKind : std::uint8_t {
   parameter,        // lives across steps; written by its update op if it is trained, read by everything else
-  gradient,         // of a parameter (the accumulated, final one or a part of it)
+  gradient,         // gradient of a parameter: the accumulated, final one or a part of it
   optimizer_state,  // lives across steps; touched by update ops alone
   activation,       // made and consumed within a step: forward values and their gradients
-  input,            // given by the caller each step (tokens, targets)
+  input,            // values that the caller gives each step (tokens, targets)
   workspace,        // scratch of exactly one op: in its `writes`, read by nobody
   slice,            // rows of another tensor, without bytes of its own
 };
@@ -53,11 +53,11 @@ struct Tensor {
   DataType type = DataType::f32;
   std::vector<std::int64_t> shape;  // row-major, outermost first; {} is a scalar
   TensorKind kind = TensorKind::activation;
-  Initializer initializer;  // of a parameter; optimizer state starts at zero
+  Initializer initializer;  // initial value of a parameter; optimizer state starts at zero
   // If this is a slice, it is rows [first_row, first_row + shape[0]) of the tensor `whole`.
   TensorId whole = no_id;
   std::int64_t first_row = 0;
-  bool trained = true;  // of a parameter: false where no update changes it, and it has no gradient
+  bool trained = true;  // false: a parameter without gradient that no update changes
 
   std::int64_t elements() const;  // product of shape; 1 for a scalar
   Bytes bytes() const;            // elements() * size_of(type)
@@ -173,7 +173,7 @@ struct Graph {
   bool is_slice(TensorId id) const { return tensors[id].kind == TensorKind::slice; }
   // Of a slice: the kind of its whole.
   TensorKind kind_of(TensorId id) const { return tensors[whole_of(id)].kind; }
-  Bytes offset_in_whole(TensorId id) const;  // of a slice; 0 for others
+  Bytes offset_in_whole(TensorId id) const;  // position of a slice in its whole tensor; 0 for others
   // Returns by tensor its slices, in order.
   std::vector<std::vector<TensorId>> slices() const;
   std::uint32_t half_block_of(std::uint32_t unit) const { return unit / micro_batches; }

@@ -34,8 +34,8 @@ std::string_view to_string(DecayedParameters decayed);  // "matrices", "all"
 // having a part of one on the device; a plan of many smaller parameters has some of them there, and more ops
 // make planning longer. The rule knows the graph alone.
 struct ChunkGrid {
-  Bytes slice_bytes = 8_MiB;      // about, or more; so large a transfer is efficient on any link
-  std::int64_t most_slices = 16;  // of a parameter: steps of 6 % of it; 1: none is cut
+  Bytes slice_bytes = 8_MiB;      // least size, roughly: so large a transfer is efficient on any link
+  std::int64_t most_slices = 16;  // limit per parameter: slices of 6 % of it; 1: no parameter is cut
   // A parameter is cut if it has bytes for so many slices …
   std::int64_t least_slices = 4;
   // … and this fraction of all parameters' bytes: GPT-2's and BERT-base's token table, no layer of a deep
@@ -82,7 +82,7 @@ class GraphBuilder {
   };
   // The micro-batch of the unit that is being built.
   struct MicroBatch {
-    std::uint32_t index = 0;  // in the graph
+    std::uint32_t index = 0;  // the micro-batch's number in this graph
     std::uint32_t count = 1;
     BatchShare share{};
     // Its number in the whole batch, which has `parts()` micro-batches.
@@ -208,15 +208,17 @@ class GraphBuilder {
   std::vector<bool> is_loss_;        // by tensor: one that add_loss was given or made
   std::map<std::string, TensorId, std::less<>> parameters_;
   std::map<std::string, std::int64_t, std::less<>> random_keys_;
-  std::map<std::pair<TensorId, std::uint32_t>, Use> uses_;   // by parameter and number of its use
-  std::map<TensorId, std::uint32_t> uses_seen_;              // by parameter: in the running unit
-  std::map<TensorId, std::vector<TensorId>> use_gradients_;  // by parameter, in the order of their addition
+  std::map<std::pair<TensorId, std::uint32_t>, Use> uses_;  // sums by parameter and number of its use
+  std::map<TensorId, std::uint32_t> uses_seen_;  // by parameter: number of its uses met in the running unit
+  // Gradients by parameter, in the order of their addition.
+  std::map<TensorId, std::vector<TensorId>> use_gradients_;
   TreeSum<Value> loss_;
-  std::uint32_t losses_ = 0;                     // that sum_loss was given
-  OpId running_ = no_id;                         // forward op whose rule is running
-  std::vector<Gradient> gradients_;              // by tensor, as are the next three
-  std::vector<std::uint32_t> gradient_tensors_;  // that gradient_like made, for their names
-  std::vector<OpId> producers_;                  // no_id: none yet
+  std::uint32_t losses_ = 0;         // number of losses that sum_loss was given
+  OpId running_ = no_id;             // forward op whose rule is running
+  std::vector<Gradient> gradients_;  // by tensor, as are the next three
+  // Number of gradients that gradient_like made, for their names.
+  std::vector<std::uint32_t> gradient_tensors_;
+  std::vector<OpId> producers_;  // no_id: none yet
   std::vector<bool> wants_gradient_;
 
   std::string micro_batch_prefix() const;

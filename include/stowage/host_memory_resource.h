@@ -17,11 +17,11 @@
 namespace stowage {
 
 struct HostMemoryStatistics {
-  Bytes in_use = 0;               // as the device gave it
-  Bytes cached = 0;               // held for reuse
-  Bytes peak = 0;                 // largest sum of the two
-  std::uint64_t allocations = 0;  // taken from the device
-  std::uint64_t reuses = 0;       // taken from the cache
+  Bytes in_use = 0;               // bytes that callers hold, as the device allocated them
+  Bytes cached = 0;               // bytes held for reuse
+  Bytes peak = 0;                 // largest sum of in_use and cached
+  std::uint64_t allocations = 0;  // allocations taken from the device
+  std::uint64_t reuses = 0;       // allocations taken from the cache
 };
 
 class HostMemoryResource final : public std::pmr::memory_resource {

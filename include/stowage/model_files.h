@@ -44,12 +44,12 @@ struct ModelDescription {
   std::int64_t layers = 0;
   std::int64_t width = 0;
   std::int64_t heads = 0;
-  std::int64_t vocabulary = 0;  // tokens, without padding
+  std::int64_t vocabulary = 0;  // number of tokens, without padding
   std::int64_t positions = 0;   // rows of the table of positions: the longest sequence
   double embedding_dropout = 0.1;
   double attention_dropout = 0.1;
-  double residual_dropout = 0.1;  // of BERT: the same as embedding_dropout
-  double epsilon = 1e-5;          // of the norms
+  double residual_dropout = 0.1;  // BERT's equals embedding_dropout
+  double epsilon = 1e-5;          // epsilon of the layer norms
   // Kept for whoever reads the file next; nothing here depends on them.
   std::optional<std::int64_t> begin_token{}, end_token{}, padding_token{};
   friend bool operator==(const ModelDescription&, const ModelDescription&) = default;
@@ -114,11 +114,11 @@ class ExportFolder {
  public:
   // Throws InvalidInput if `folder` exists and is not an empty folder, or cannot be made.
   explicit ExportFolder(std::string folder);
-  ~ExportFolder();  // removes what is not committed
+  ~ExportFolder();  // removes the folder unless it was committed
   ExportFolder(const ExportFolder&) = delete;
   ExportFolder& operator=(const ExportFolder&) = delete;
 
-  const std::string& path() const;  // to write into
+  const std::string& path() const;  // folder to write into
   // Flushes the folder to the disk and gives it its name. Throws Error.
   void commit();
 

@@ -20,7 +20,7 @@ struct AttentionOptions {
   std::int64_t heads = 1;
   std::int64_t sequence = 1;
   bool causal = true;
-  double dropout = 0;  // on the attention probabilities
+  double dropout = 0;  // rate on the attention probabilities
   // i32 [batch * sequence], 0 at padding: keys there get no weight, as with a mask of -infinity on the
   // scores. Every sample must have a position that is seen. Empty: all positions are seen.
   Value seen{};
@@ -32,8 +32,8 @@ struct AttentionOptions {
 struct LinearCrossEntropyOptions {
   bool transposed = false;      // the weight is transposed, as in linear
   std::int64_t chunk = 0;       // tokens whose logits exist at once; 0: all
-  std::int64_t vocabulary = 0;  // as in cross_entropy
-  Value bias{};                 // [columns], or empty; its gradient is written with the others
+  std::int64_t vocabulary = 0;  // number of columns that count, as in cross_entropy
+  Value bias{};                 // [columns], or empty; one op writes its gradient and the others
 };
 
 // table[V,C], positions[S,C] or empty. -> [N,C]

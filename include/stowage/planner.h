@@ -61,7 +61,7 @@ struct PlanOptions {
   // The order of micro-batches. Not set: the policy chooses. It has no effect on a graph that can be run in
   // one order only.
   std::optional<MicroBatchOrder> order = std::nullopt;
-  Replays replays = Replays::within_blocks;  // of Policy::automatic
+  Replays replays = Replays::within_blocks;  // replays of Policy::automatic
   // Host updates may be made for good before the gate (Plan::optimizer_in_backward), each as soon as its
   // gradient is there. Such a gradient needs no host memory of its own, and no update an undo record. The
   // price: a step whose loss or gradients are not finite, or that fails before its gate, leaves weights and
@@ -92,9 +92,9 @@ struct PlanPrice {
 struct Answer {
   std::variant<Plan, Infeasible> outcome;
   Bytes need = 0;     // budget with everything on the device and nothing recomputed, as Policy::none
-  Bytes minimum = 0;  // the smallest that works, given enough host memory
+  Bytes minimum = 0;  // smallest budget that works, given enough host memory
   Bytes peak = 0;     // the smallest budget that the plan fits into; 0 without a plan
-  PlanPrice price{};  // of the plan
+  PlanPrice price{};  // price of the plan
   // True: the search ended because nothing else can be faster by more than PlannerSettings::close_enough, or
   // nothing was left to look at. False: its limits of work ended it.
   bool is_complete = true;
@@ -140,9 +140,9 @@ Bytes minimum_bytes(const Graph& graph, const Machine& machine, const PlanOption
 
 // How speculated updates end, alike in every step.
 enum class Clipping : std::uint8_t {
-  none,        // as they are
-  unexpected,  // undone and made again
-  expected,    // not made before the gate, as the engine does if it expects clipping
+  none,        // updates stay as they are
+  unexpected,  // updates are undone and made again
+  expected,    // no updates before the gate, as in the engine when it expects clipping
 };
 // Predicts when each instruction of the plan runs on this machine, step after step, once all steps take the
 // same time.

@@ -36,7 +36,7 @@ class StreamMemory {
   Device& device_;
   CachingAllocator& allocator_;
   StreamLanes streams_;
-  Lane own_;  // of memory that is for all; no work is given to it
+  Lane own_;  // lane of memory that any stream may use; the lane gets no work
 };
 
 }  // namespace stowage
