@@ -22,9 +22,9 @@ const char* to_string(CollectiveKind kind);  // the call's name
 
 struct Collective {
   CollectiveKind kind = CollectiveKind::barrier;
-  int root = 0;     // of a broadcast
-  Bytes bytes = 0;  // of a share, or of a broadcast's data
-  Bytes whole = 0;  // of all shares together, or of the whole that a rank exchanges
+  int root = 0;     // root of a broadcast
+  Bytes bytes = 0;  // size of a share, or of a broadcast's data
+  Bytes whole = 0;  // size of all shares together, or of all that a rank exchanges
   friend bool operator==(const Collective&, const Collective&) = default;
 };
 // Ranks send its bytes: it must have no padding, which may hold anything.

@@ -122,7 +122,7 @@ class MasterWeights {
   const std::vector<OpId> producers_;
   std::vector<std::vector<OpId>> readers_;  // by tensor
   std::vector<std::size_t> forward_ops_;    // by unit
-  std::vector<std::uint8_t> aliased_;       // by tensor: an op may put it in another's bytes
+  std::vector<std::uint8_t> aliased_;       // by tensor: whether an op may put it into another's bytes
 };
 
 }  // namespace

@@ -136,9 +136,9 @@ class HistoryReader {
   };
 
   const std::string& file_;
-  std::size_t number_ = 0;  // of the line
+  std::size_t number_ = 0;  // number of the line
   bool has_header_ = false;
-  std::optional<std::uint64_t> sequence_, iteration_;  // of the lines before
+  std::optional<std::uint64_t> sequence_, iteration_;  // values on the lines before
   std::unordered_map<std::uint64_t, Live> live_ids_;
   std::unordered_set<std::uint64_t> freed_ids_;
   StreamNumbers streams_;

@@ -16,7 +16,7 @@ using Json = nlohmann::json;
 
 constexpr std::string_view format_name = "stowage.machine";
 constexpr std::uint64_t format_version = 1;
-constexpr const char* host_total_name = "host_total_bytes_per_second";  // not in all files
+constexpr const char* host_total_name = "host_total_bytes_per_second";  // optional member
 // The next six are not in all files either.
 constexpr const char* host_memory_name = "host_memory_bytes";
 constexpr const char* ops_name = "ops";
@@ -39,8 +39,8 @@ constexpr std::uint64_t most_host_bytes = std::uint64_t{1}
 // Limits per second: a thousand times a machine of today.
 constexpr double most_bytes_per_second = 1e16;
 constexpr double most_flops_per_second = 1e20;
-constexpr double most_work = 1e24;    // flops or bytes of one op
-constexpr double most_seconds = 1e6;  // of one measurement
+constexpr double most_work = 1e24;    // limit of one op's flops, and of its bytes
+constexpr double most_seconds = 1e6;  // limit of one measurement
 constexpr double least_share = 1e-3;
 constexpr std::uint64_t most_devices = 64;
 constexpr std::int64_t most_extent = std::int64_t{1} << 40U;

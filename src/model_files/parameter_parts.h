@@ -16,8 +16,8 @@
 namespace stowage {
 
 struct StoredPart {
-  std::string name;                 // as transformers writes it
-  std::vector<std::int64_t> shape;  // in a file of the model
+  std::string name;                 // name that transformers writes
+  std::vector<std::int64_t> shape;  // shape in a file of the model
   std::int64_t first_column = 0;
   std::int64_t columns = 0;
   bool transposed = false;  // stored [columns, rows]
@@ -28,7 +28,7 @@ struct ParameterParts {
   TensorId low = no_id;  // the rest of a narrow type's master weights
   std::int64_t rows = 0;
   std::int64_t columns = 0;
-  std::int64_t stored_rows = 0;  // rows that files have
+  std::int64_t stored_rows = 0;  // rows in the model's files
   std::vector<StoredPart> parts;
   bool may_be_missing = false;
 };

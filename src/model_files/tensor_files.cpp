@@ -185,7 +185,7 @@ class TensorFiles::Implementation {
 
   std::vector<OpenTensorFile> files_;
   std::string_view wrapper_;             // common beginning of all names
-  std::vector<std::string_view> names_;  // sorted; of an index
+  std::vector<std::string_view> names_;  // sorted names in an index
   std::map<std::string_view, Place> places_;
 };
 

@@ -45,7 +45,7 @@ class PlacedBlocks {
   Windows times_;
   std::vector<Window> windows_;
   Window gathered_;
-  Window all_;                 // but for those still to be sorted in
+  Window all_;                 // blocks by offset, without those in added_
   std::vector<Placed> added_;  // blocks that all_ lacks
   std::size_t many_ = 0;       // ended blocks are dropped only from windows with more blocks than this
   std::uint64_t looks_ = 0;

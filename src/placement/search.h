@@ -92,9 +92,9 @@ class Search {
   const std::function<bool()>* spend_ = nullptr;
   std::vector<Frame> frames_;
   std::vector<Refuted> refuted_;
-  std::vector<Range> pending_;        // ranges of split frames that were not entered yet
-  Nogood why_;                        // of the last failure
-  std::vector<std::int64_t> merged_;  // by item, while nogoods are combined
+  std::vector<Range> pending_;        // split frames' ranges that were not entered yet
+  Nogood why_;                        // reason of the last failure
+  std::vector<std::int64_t> merged_;  // bounds by item, while nogoods are combined
   std::vector<std::int64_t> offsets_;
 };
 

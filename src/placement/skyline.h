@@ -21,13 +21,13 @@ using Nogood = std::vector<Bound>;
 
 // A section's state by its open items, which are not placed yet.
 struct Section {
-  std::int64_t floor = 0;  // lowest of their least offsets
-  std::int64_t end = 0;    // they cannot all end before this, even if they were live here alone
+  std::int64_t floor = 0;  // lowest least offset of the open items
+  std::int64_t end = 0;    // the open items cannot all end before this, even if live here alone
   // The lowest top of an open item: an item that rests on another one rests on this top or a higher one. The
   // second top is of another item.
   std::int64_t top = nowhere;
   std::int64_t second_top = nowhere;
-  int lowest = -1;  // the item with the first top
+  int lowest = -1;  // the item whose top is `top`
 };
 
 class Skyline {
@@ -76,7 +76,7 @@ class Skyline {
  private:
   struct Change {
     int item = 0;
-    std::int64_t least = 0;  // before it was raised; nowhere: it was placed
+    std::int64_t least = 0;  // value before the raise; nowhere: the item was placed
   };
   struct Saved {
     int section = 0;

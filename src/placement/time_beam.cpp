@@ -14,7 +14,7 @@ namespace {
 struct Stay {
   Bytes begin = 0, end = 0;
   std::int64_t last = 0;
-  double beside_below = 0;  // of_neighbours of this and the next below
+  double beside_below = 0;  // of_neighbours() of this stay and the next one below
 };
 std::uint64_t key_of(Bytes begin, std::int64_t last) {
   constexpr std::uint64_t golden = 0x9e3779b97f4a7c15U, odd = 0xbf58476d1ce4e5b9U;
@@ -34,7 +34,7 @@ struct Node {
 struct Partial {
   std::vector<Stay> live;
   double score = 0;
-  std::uint64_t key = 0;  // of what is live
+  std::uint64_t key = 0;  // hash of the live stays
   std::int32_t node = -1;
 };
 
@@ -122,7 +122,7 @@ class TimeBeam {
   // The partial placements that were carried along before a turn.
   struct Stop {
     std::size_t turn = 0;
-    std::size_t searched = 0;  // turns so far, without those that went as before
+    std::size_t searched = 0;  // turns so far, without those that repeated a cycle
     std::vector<Partial> partials;
   };
   void remember(std::size_t turn) {
@@ -168,8 +168,8 @@ class TimeBeam {
     return turn;
   }
   struct Cycles {
-    std::size_t length = 0, count = 0;  // turns, and how many of these
-    std::int64_t shift = 0;             // positions of one
+    std::size_t length = 0, count = 0;  // turns of a cycle, and number of cycles
+    std::int64_t shift = 0;             // positions by which a cycle moves on
   };
   // Continues the best of the placements that stand as they stood one cycle before. Returns false if there
   // is none.
@@ -274,7 +274,7 @@ class TimeBeam {
     return gap * gap;
   }
   double of_neighbours(const Stay& a, const Stay& b) const {
-    constexpr double half_as_bad = 10;  // positions between their ends
+    constexpr double half_as_bad = 10;  // positions between two ends that cost half of the most
     const double apart = std::abs(static_cast<double>(a.last - b.last));
     const Bytes smaller = std::min(a.end - a.begin, b.end - b.begin);
     return options_.coherence * static_cast<double>(smaller) * scale_ * apart / (apart + half_as_bad);
@@ -364,9 +364,9 @@ class TimeBeam {
   static constexpr std::size_t stop_distance = 16;  // turns
   static constexpr std::size_t most_tries = 3;      // attempts to pass one turn
   static constexpr std::size_t most_seen = 4;       // remembered begins of periods in a repeat
-  static constexpr std::size_t most_repeated = 64;  // placements that go on as before
+  static constexpr std::size_t most_repeated = 64;  // placements that repeat a cycle
   static constexpr std::size_t periods_apart = 8, most_wider = 4;
-  static constexpr std::size_t many_live = 96;       // for which no more than the width is carried along
+  static constexpr std::size_t many_live = 96;       // live items that leave room for no more than the width
   static constexpr std::size_t searched_cycles = 1;  // cycles searched before a repeat ends
 
   BeamOptions options_;
@@ -375,11 +375,11 @@ class TimeBeam {
   TurnOrder turns_;
   std::size_t most_work_, work_ = 0;            // placements carried along, over all turns
   std::size_t wide_, width_ = 0;                // placements that are carried along: at most, and now
-  std::size_t searched_ = 0;                    // turns, without those that went as before
+  std::size_t searched_ = 0;                    // turns so far, without those that repeated a cycle
   std::size_t failed_ = 0, careful_until_ = 0;  // turns
   std::size_t tries_ = 0;                       // attempts to pass `failed_`
   std::vector<Stop> stops_, seen_;
-  std::vector<Partial> partials_, next_;                               // by rising node
+  std::vector<Partial> partials_, next_;                               // ordered by node
   std::int64_t first_end_ = std::numeric_limits<std::int64_t>::max();  // end of the first live item
   KeySet keys_;                                                        // keys of the kept candidates
   std::vector<Candidate> candidates_;

@@ -227,7 +227,8 @@ std::optional<std::string> receive_whole(int socket, std::size_t bytes, Deadline
 bool is_out_of_reach(int socket, std::chrono::milliseconds time) {
   tcp_info info{};
   socklen_t length = sizeof info;
-  if (getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &length) != 0) return false;  // of this machine
+  // A local socket, not TCP.
+  if (getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &length) != 0) return false;
   const bool has_no_answer = info.tcpi_retransmits > 1 || info.tcpi_probes > 1;
   return has_no_answer && info.tcpi_last_ack_recv >= time.count();
 }

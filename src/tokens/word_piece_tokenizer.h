@@ -18,7 +18,7 @@ struct WordPieceParts {
   std::vector<AddedToken> added;
   WordPieceOptions options;
   std::int32_t unknown = 0;
-  std::string prefix = "##";               // of tokens that go on with a word
+  std::string prefix = "##";               // prefix of tokens that continue a word
   std::size_t most_word_characters = 100;  // longer words are unknown
 };
 

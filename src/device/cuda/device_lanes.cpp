@@ -40,7 +40,7 @@ LaneId CudaDevice::create_lane(LaneRole role) {
   check(cudaStreamCreateWithFlags(&made.stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags",
         doing("create_lane"));
   auto resources = row_of(role).computes_on(MemoryId::device) ? take_resources() : nullptr;
-  if (role == LaneRole::host) clock();  // so that no step has to make it
+  if (role == LaneRole::host) clock();  // makes the clock, so that no step has to
   auto turns = role == LaneRole::host ? take_turns() : nullptr;
   const MutexLock lock(mutex_);
   const LaneId id = free_slot(lanes_, [](const LaneSlot& slot) { return slot.stream != nullptr; });
@@ -225,7 +225,7 @@ bool CudaDevice::query(EventId event) {
   if (what.turns != nullptr && what.turns->has_finished(what.function)) return true;
   const cudaError_t state = cudaEventQuery(what.handle);
   if (state == cudaErrorNotReady) {
-    cudaGetLastError();  // no failure, but the runtime keeps it as one
+    cudaGetLastError();  // clears an answer that is no failure, but that the runtime keeps as one
     return false;
   }
   check(state, "cudaEventQuery", doing("query"));

@@ -112,7 +112,7 @@ class HostWork {
   const std::shared_ptr<HostTurns> turns_;
   std::uint32_t last_mark_, last_function_;
   Awaited awaited_;
-  bool awaits_more_ = false;  // than the last function did
+  bool awaits_more_ = false;  // the next function awaits more than the last one did
   std::atomic<bool> ends_ = false;
   Mutex mutex_;
   CondVar more_;

@@ -38,7 +38,7 @@ class VectorClock {
   }
 
  private:
-  std::vector<std::uint64_t> ticks_;  // by lane; missing ones are 0
+  std::vector<std::uint64_t> ticks_;  // ticks by lane; missing lanes have 0
 };
 
 enum class WorkKind : std::uint8_t { launch, copy, discard };
@@ -63,7 +63,7 @@ struct Conflict {
 struct UndefinedBytes {
   Bytes begin = 0;
   Bytes end = 0;
-  Stamp since;  // the discard (or the copy of undefined bytes); tick 0: since the allocation
+  Stamp since;  // the discard, or the copy of undefined bytes; tick 0: the allocation
 };
 
 // Pool of the reader lists of all histories of a device: nodes by index, recycled.
@@ -74,7 +74,7 @@ class ReaderPool {
 
   const Stamp& stamp(std::uint32_t node) const { return nodes_[node].stamp; }
   std::uint32_t next(std::uint32_t node) const { return nodes_[node].next; }
-  std::uint32_t push(const Stamp& stamp, std::uint32_t list);  // the longer list
+  std::uint32_t push(const Stamp& stamp, std::uint32_t list);  // returns the longer list
   std::uint32_t copy(std::uint32_t list);
   void release(std::uint32_t list);
   // Removes the stamps that `clock` covers and returns the rest of the list.
