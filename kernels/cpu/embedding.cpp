@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::int64_t rows_per_chunk = 64;
 constexpr std::int64_t columns_per_task = 64;
-constexpr std::int64_t block = 512;  // of a row, or of the table: elements or rows summed at a time
+constexpr std::int64_t block = 512;  // elements of a row, or rows of the table, summed at a time
 
 void check_tokens(const EmbeddingShape& shape, const std::int32_t* tokens) {
   const std::int32_t* end = tokens + shape.tokens;

@@ -32,7 +32,7 @@ struct LinearCrossEntropy {
   // a narrow sum would be rounded with every chunk; else null.
   Sum<T>* dweight_sum = nullptr;
   Sum<T>* dbias_sum = nullptr;
-  double loss_scale = 1;  // of the gradients
+  double loss_scale = 1;  // factor on the gradients
 
   bool sums_apart() const { return is_narrow<T> && chunk < shape.tokens; }
 };

@@ -24,7 +24,7 @@ inline constexpr int tensor_warps = 4;
 inline constexpr int tensor_threads = tensor_warps * warp_size;
 // Least blocks on a multiprocessor: one loads while another computes, and a thread may have 255 registers.
 inline constexpr int tensor_blocks = 2;
-inline constexpr int owned_rows = tensor_warps * block_side;  // of a block of threads
+inline constexpr int owned_rows = tensor_warps * block_side;  // rows that a block of threads owns
 
 template <int width>
 inline constexpr int fragment_stride = width + 8;

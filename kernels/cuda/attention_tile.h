@@ -24,11 +24,11 @@ __device__ inline Float4 four_at(const float* address) { return *reinterpret_cas
 
 template <int rows, int width>
 struct TileShape {
-  static constexpr int stride = width + 4;       // of rows of heads
-  static constexpr int floats = rows * stride;   // of a tile of heads' rows
-  static constexpr int score_stride = rows + 4;  // of a tile of scores
+  static constexpr int stride = width + 4;       // stride of rows of heads
+  static constexpr int floats = rows * stride;   // floats in a tile of heads' rows
+  static constexpr int score_stride = rows + 4;  // stride of a tile of scores
   static constexpr int score_floats = rows * score_stride;
-  static constexpr int own_rows = rows / attention_side;  // of scores and results, that a thread computes
+  static constexpr int own_rows = rows / attention_side;  // rows of scores and results that a thread computes
   static constexpr int own_fours = width / (4 * attention_side);  // groups of four columns of results
 };
 

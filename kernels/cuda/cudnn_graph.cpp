@@ -200,8 +200,8 @@ CudnnAnswer too_large(std::int64_t wanted, std::int64_t limit, const char* what)
 }  // namespace
 
 struct CudnnDevice::Target {
-  cudnnHandle_t handle = nullptr;                         // or
-  std::shared_ptr<const fe::DeviceProperties> described;  // for a card of
+  cudnnHandle_t handle = nullptr;                         // the device at hand; null: a described one
+  std::shared_ptr<const fe::DeviceProperties> described;  // set if the card is only described
   int compute_capability = 0;
 
   Target() = default;

@@ -63,7 +63,7 @@ struct Addend<double> {
   __device__ Addend plus(const Addend& other) const { return {value + other.value}; }
 };
 
-inline constexpr int tree_levels = 9;  // above the pairs of rows
+inline constexpr int tree_levels = 9;  // levels above the pairs of rows
 
 // A binary counter of pairs of rows: finished[level] is the sum of 2^level pairs. Its levels are unrolled, so
 // that it stays in registers.

@@ -12,7 +12,7 @@ namespace stowage::cuda {
 
 struct EmbeddingShape {
   std::int64_t tokens = 0, width = 0, vocabulary = 0;
-  std::int64_t sequence = 1;  // where positions start again
+  std::int64_t sequence = 1;  // tokens after which positions start again
 };
 
 // y[n] = table[tokens[n]] (+ positions[n % sequence], unless null)

@@ -147,7 +147,7 @@ __global__ void __launch_bounds__(tensor_threads, tensor_blocks)
   const OwnRows<T, width> own_queries(queries + fragment_tile<width>(own));
   ForwardRows<T, width> results(grid, place.row, first + own);
   for (std::int64_t key = 0; key < seen; key += streamed_keys<width>) {
-    __syncthreads();  // the tiles before are read
+    __syncthreads();  // waits until all have read the previous tiles
     load_rows<width>(grid, rows + grid.width, stride, key, streamed_keys<width>, keys);
     load_rows<width>(grid, rows + 2 * grid.width, stride, key, streamed_keys<width>, values);
     __syncthreads();

@@ -18,7 +18,7 @@ struct Extent {
 struct LaunchShape {
   Extent blocks;
   int threads = 1;               // per block
-  std::size_t shared_bytes = 0;  // dynamic, of a block (shared_memory.h)
+  std::size_t shared_bytes = 0;  // dynamic shared memory of a block (shared_memory.h)
 };
 
 // `name` is for messages. args[i] points to argument i. `stream` is a cudaStream_t.

@@ -55,7 +55,7 @@ struct LinearCrossEntropy {
   // [outputs], both or none.
   const T* bias = nullptr;
   T* dbias = nullptr;
-  double loss_scale = 1;  // of the gradients
+  double loss_scale = 1;  // factor on the gradients
 };
 template <class T>
 Bytes workspace_bytes(const LinearCrossEntropy<T>& of);

@@ -23,7 +23,7 @@ struct Float16 {
   STOWAGE_HOST_DEVICE explicit operator float() const { return std::bit_cast<float>(widened(bits)); }
 
  private:
-  static constexpr std::uint32_t infinity = 0x7f800000U, quiet = 0x00400000U;  // of f32
+  static constexpr std::uint32_t infinity = 0x7f800000U, quiet = 0x00400000U;  // bits of f32
   static constexpr std::uint32_t least_normal = 0x38800000U;                   // 2^-14
   static constexpr std::uint32_t too_large = 0x477ff000U;                      // 65,520
   static constexpr std::uint32_t bias = 112U << 23U;  // difference of the exponents' biases in f32 and f16

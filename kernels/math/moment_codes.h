@@ -22,7 +22,7 @@
 
 namespace stowage {
 
-inline constexpr int first_moment_bits = 7, second_moment_bits = 8;  // of a magnitude
+inline constexpr int first_moment_bits = 7, second_moment_bits = 8;  // bits of a magnitude
 
 // The share that a code of so many bits stands for.
 STOWAGE_HOST_DEVICE constexpr float share_of_code(int bits, int code) {
