@@ -28,10 +28,10 @@ std::string_view to_string(AllocatorEventKind kind);
 struct AllocatorEvent {
   AllocatorEventKind kind = AllocatorEventKind::allocate;
   std::uintptr_t address = 0;  // 0 where there is none
-  Bytes bytes = 0;             // allocate, release: of the block
+  Bytes bytes = 0;             // allocate, release: bytes of the block
   LaneId stream = 0;
   PoolId pool = default_pool;
-  Bytes free = 0;                 // out_of_memory: what the device and the limit still had
+  Bytes free = 0;                 // out_of_memory: bytes that the device and the limit still had
   std::int64_t microseconds = 0;  // when it was written, since 1970
 };
 
@@ -40,9 +40,9 @@ struct SnapshotBlock {
   std::uintptr_t address = 0;
   Bytes bytes = 0;
   Bytes requested = 0;  // live: of `bytes`, as asked
-  bool live = false;    // a caller has it
+  bool live = false;    // true: a caller holds the block
   bool cached = false;  // its stream's cache has it; neither: free bytes of the heap
-  LaneId stream = 0;    // live or cached
+  LaneId stream = 0;    // stream of a live or cached block
 };
 
 // Contiguous mapped memory of one pool.
@@ -57,7 +57,7 @@ struct SnapshotSegment {
 struct AllocatorSnapshot {
   AllocatorStatistics statistics;
   std::vector<SnapshotSegment> segments;  // by pool, then by address
-  std::uint64_t dropped_events = 0;       // older than the history's entries
+  std::uint64_t dropped_events = 0;       // number of events that the history no longer has
   std::vector<AllocatorEvent> events;     // oldest first
 };
 

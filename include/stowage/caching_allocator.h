@@ -41,8 +41,8 @@ inline constexpr PoolId default_pool = 0;
 struct CachingAllocatorOptions {
   Bytes limit = unlimited;          // most mapped device memory, in whole granules
   std::size_t history_entries = 0;  // number of events that the history keeps; 0: no history
-  // Requests of iterations that come again are recorded, planned and then served by their index, at fixed
-  // addresses: see begin_iteration. All requests of the default pool take turns then.
+  // True: requests of repeated iterations are recorded, planned, and then served by their index, at fixed
+  // addresses (see begin_iteration). All requests of the default pool then take turns.
   bool plan_periods = false;
 };
 
@@ -65,7 +65,8 @@ struct PoolStatistics {
   Bytes allocated = 0;  // sum over the pool's streams, as are `requested` and `cached`
   Bytes requested = 0;
   Bytes cached = 0;
-  // Largest sum of `allocated`: exact with one stream; with several, as seen whenever a cache does not serve.
+  // Largest sum of `allocated`: exact with one stream; with several, sampled whenever a cache does not serve
+  // a request.
   Bytes peak_allocated = 0;
   Bytes reserved = 0;  // mapped
   Bytes peak_reserved = 0;
@@ -132,19 +133,19 @@ class CachingAllocator {
   DeviceBuffer allocate(Bytes bytes, LaneId stream);
   void* allocate_raw(Bytes bytes, LaneId stream);
   // The block may be used again behind the work enqueued so far on its stream and on those recorded. With
-  // `stream`: behind the work enqueued so far on that one, which the caller has ordered behind all use of the
-  // block. Throws InvalidInput for what is not the address of a live block, or a `stream` that is no lane of
-  // the device, and nothing else.
+  // `stream`, the block may be used again behind the work enqueued so far on that stream, which the caller
+  // has ordered behind all use of the block. Throws InvalidInput for what is not the address of a live block,
+  // or a `stream` that is no lane of the device, and nothing else.
   void release_raw(void* address);
   void release_raw(void* address, LaneId stream);
   // Returns the bytes from `address` to its block's end: at least those asked. Throws as release_raw does.
   Bytes block_bytes(const void* address) const;
   // Whether `address` lies in the allocator's range, in a block or not. Takes no lock.
   bool owns(const void* address) const;
-  // `stream` uses the block too, until its release. Throws InvalidInput as release_raw.
+  // Says that `stream` uses the block too, until the block's release. Throws InvalidInput as release_raw.
   void record_stream(const void* address, LaneId stream);
 
-  // An iteration begins. From the first call on the caller names iterations; before, the allocator finds the
+  // Begins an iteration. From the first call on the caller names iterations; before, the allocator finds the
   // period itself. The first iterations are recorded: sizes, order, streams, lifetimes. Blocks that are made
   // and released within an iteration get fixed places from the placement pass, and each later iteration is
   // compared with the plan, request by request. A request that differs in size, order or stream, or would
@@ -162,7 +163,7 @@ class CachingAllocator {
   // may be destroyed then. Throws DeviceError if it cannot be waited for; the call may be repeated. Does
   // nothing for a stream that is not in use.
   void retire_stream(LaneId stream);
-  // Below what is mapped now: trims, and maps nothing until enough was released.
+  // Sets the limit. If more is mapped now: trims, and maps nothing until enough was released.
   void set_limit(Bytes limit);
 
   // A pool of memory of its own for work that will be replayed at fixed addresses (graph capture): what it
@@ -188,10 +189,10 @@ class CachingAllocator {
   // "address", "bytes", "stream", "pool"}, …]}, oldest first; and as a table for people.
   std::string history_json() const;
   std::string history_text() const;
-  // Who holds what, as in the message of OutOfMemory.
+  // Returns who holds what, as the message of OutOfMemory does.
   std::string account() const;
-  // All of it, block by block, and the history, of one moment: no request is served meanwhile. It takes time
-  // in proportion to the blocks.
+  // Returns all memory, block by block, and the history, at one moment: no request is served meanwhile. The
+  // time is in proportion to the number of blocks.
   AllocatorSnapshot snapshot() const;
 
  private:
@@ -200,9 +201,9 @@ class CachingAllocator {
   std::unique_ptr<Implementation> implementation_;
 };
 
-// Routes the requests of `stream` to `pool` while it lives; scopes of one stream nest. At its end they go
-// where they went before: to the default pool if that pool is gone. Nothing happens if the stream was
-// retired.
+// Routes the requests of `stream` to `pool` while the scope lives; scopes of one stream nest. Afterwards
+// requests go to the former pool, or to the default pool if the former one is gone. Nothing happens if the
+// stream was retired.
 class PoolScope {
  public:
   // Throws InvalidInput for a pool that is not there, and a `stream` that is no lane of the device.

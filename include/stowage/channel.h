@@ -86,11 +86,12 @@ class Channel {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  // Together. Returns the text of each rank, in rank order. A text of more than most_call_bytes / size()
-  // fails the channel and throws InvalidInput on this rank.
+  // Called by all ranks together. Returns the text of each rank, in rank order. A text of more than
+  // most_call_bytes / size() fails the channel and throws InvalidInput on this rank.
   virtual std::vector<std::string> gather(std::string_view text) = 0;
-  // Together. Returns the text of rank `root`, of at most most_call_bytes; the others' are not sent. A longer
-  // text, or a root that is no rank, fails the channel and throws InvalidInput on this rank.
+  // Called by all ranks together. Returns the text of rank `root`, of at most most_call_bytes; the others'
+  // are not sent. A longer text, or a root that is no rank, fails the channel and throws InvalidInput on this
+  // rank.
   virtual std::string from(int root, std::string_view text) = 0;
   // Together.
   void barrier() { from(0, {}); }
@@ -105,7 +106,7 @@ class Channel {
   virtual std::unique_ptr<Line> open_line(LineWatcher watcher) = 0;
 };
 
-// Together. As Channel::from, for a text of any length, by as many calls as that takes.
+// Called by all ranks together. As Channel::from, but for a text of any length, by as many calls as it takes.
 std::string long_text(Channel& channel, int root, std::string_view text);
 
 struct ChannelOptions {
@@ -119,7 +120,7 @@ struct ChannelOptions {
   // exception ends such a wait. So this is called, at most once and by another thread, if a rank is gone that
   // MPI waits for; `why` names it.
   std::function<void(const std::string& why)> stuck = [](const std::string&) {};
-  // A line for the user: who has come from where, who was sent away, who listens where.
+  // Prints a line for the user: who has come from where, who was sent away, who listens where.
   std::function<void(const std::string& line)> say = [](const std::string&) {};
 };
 

@@ -22,8 +22,8 @@ struct CudaOptions {
   // True: device memory by cuMemMap if the driver has it. False, or without it: cudaMalloc, and `reserve`
   // throws InvalidInput.
   bool virtual_memory = true;
-  // Calls leave the calling thread's current CUDA device as it was, where that one has a context; else they
-  // make this one current.
+  // True: calls leave the calling thread's current CUDA device unchanged if that device has a context.
+  // Otherwise calls make this device current.
   bool keeps_current_device = false;
   Bytes scratch = 32 << 20;  // per compute lane: GEMM workspace and partial sums; part of `overhead`
 };
@@ -66,7 +66,8 @@ AttentionUse attention_use();
 // Throws InvalidInput as above.
 LaunchTable cuda_launch_table();
 
-// The table for a device's compute lane, by its backend. Host lanes always use cpu_launch_table().
+// Returns the launch table for a device's compute lane, by the device's backend. Host lanes always use
+// cpu_launch_table().
 LaunchTable launch_table_for(const Device& device);
 
 }  // namespace stowage

@@ -87,8 +87,8 @@ class Device {
   // Returns memory aligned to at least 256 bytes, never null. Requires bytes > 0. Host memory is zeroed.
   // Throws OutOfMemory with the account.
   virtual void* allocate(MemoryKind kind, Bytes bytes) = 0;
-  // Waits for nothing: the caller has synchronised. Throws InvalidInput for an address that the device did
-  // not give out.
+  // Releases without waiting: the caller has synchronised. Throws InvalidInput for an address that the device
+  // did not give out.
   virtual void release(MemoryKind kind, void* address) = 0;
 
   // Virtual ranges: address space first, memory later. `offset`, `bytes` and `piece` are multiples of
@@ -104,8 +104,8 @@ class Device {
 
   virtual LaneId create_lane(LaneRole role) = 0;
   virtual void destroy_lane(LaneId lane) = 0;  // destroys the lane once its work is done
-  // A compute lane over a stream that the caller made (a cudaStream_t; null: the legacy default stream), for
-  // order alone: record, wait, synchronise. The stream outlives its use here, and stays when the lane is
+  // Makes a compute lane over a stream of the caller's own (a cudaStream_t; null: the legacy default stream),
+  // for order alone: record, wait, synchronise. The stream outlives its use here, and stays when the lane is
   // destroyed. Throws InvalidInput where the device has no native streams, and for a handle that means
   // another stream on each thread.
   virtual LaneId adopt_lane(void* native_stream);
@@ -128,8 +128,8 @@ class Device {
   virtual bool query(EventId event) = 0;        // true when done (or never recorded)
   virtual void synchronise(EventId event) = 0;  // blocks the caller
   virtual void synchronise_lane(LaneId lane) = 0;
-  // Device time between two recorded, finished events. On a card, between an event of a host lane and one of
-  // another lane, it is accurate to some 10 microseconds, and so may be negative.
+  // Returns the device time between two recorded, finished events. On a card, between an event of a host lane
+  // and one of another lane, it is accurate to some 10 microseconds, and so may be negative.
   virtual double elapsed_seconds(EventId from, EventId to) = 0;
 
   // Copies between device memory and host memory; exactly one side is device memory, and the lane's role

@@ -104,7 +104,7 @@ class NonFinite : public StepError {
 
 // Selects which times a step's events measure beside its seconds. Every event costs a card some time.
 enum class Measurement : std::uint8_t {
-  step,      // nothing else
+  step,      // the step's seconds alone
   stalls,    // stall_fraction and collective_seconds: events where the compute lane may have to wait, and
              // around collectives
   timeline,  // stalls, and Engine::last_timeline: events around every instruction
@@ -210,18 +210,18 @@ class Engine {
   void drain();
   std::uint64_t completed_steps() const;
 
-  // Copies of a parameter's or optimizer state's current value (drains first). Throw InvalidInput for
-  // any other tensor, DeviceError when the device fails: `read` can then be repeated, and after a
-  // failed `write` the tensor's value is unknown until it is written again.
+  // Read and write the current value of a parameter or optimizer state (drain first). Throw InvalidInput for
+  // any other tensor, DeviceError when the device fails: `read` can then be repeated, and after a failed
+  // `write` the tensor's value is unknown until it is written again.
   std::vector<std::byte> read(TensorId tensor);
   void write(TensorId tensor, std::span<const std::byte> value);
-  // Same for a part of the value, from byte `offset` on.
+  // Read and write a part of the value, from byte `offset` on.
   void read(TensorId tensor, Bytes offset, std::span<std::byte> into);
   void write(TensorId tensor, Bytes offset, std::span<const std::byte> value);
-  // Makes the whole value where it lives: calls `piece` for consecutive parts, and it fills each. A value
-  // with a place on the host is one part, its own bytes there. Other values have parts of at most 4 MiB in
-  // page-locked memory, which begin at multiples of 64 bytes. Rethrows what `piece` throws; the value is then
-  // unknown until it is written again.
+  // Writes the whole value where it lives: calls `piece`, which fills one part, for consecutive parts. A
+  // value with a place on the host is one part, its own bytes there. Other values have parts of at most 4 MiB
+  // in page-locked memory, which begin at multiples of 64 bytes. Rethrows what `piece` throws; the value is
+  // then unknown until it is written again.
   using FillPiece = std::function<void(Bytes offset, std::span<std::byte> piece)>;
   void fill(TensorId tensor, const FillPiece& piece);
 

@@ -47,9 +47,9 @@ class EngineGroup {
 
   std::size_t size() const;  // number of ranks in all processes
 
-  // As Engine's. `inputs` are those of `whole`. Returns the report of the process's first rank, with the
-  // largest peak of its ranks. After an error a group of several devices is lost, since some may have made
-  // the step: other calls throw, and a new group goes on from a checkpoint.
+  // Makes a step, as Engine::step. `inputs` are those of `whole`. Returns the report of the process's first
+  // rank, with the largest peak of its ranks. After an error a group of several devices is lost, since some
+  // may have made the step: other calls throw, and a new group goes on from a checkpoint.
   StepReport step(std::span<const InputData> inputs, const StepOptions& options);
   // Returns each rank's own report of the last step that all have made, for the ranks of this process.
   std::span<const StepReport> reports() const;
@@ -58,7 +58,7 @@ class EngineGroup {
   std::span<const BucketId> unpinned() const;  // buckets of the process's first rank that has some
   std::vector<Interval> last_timeline();       // timeline of the process's first rank
 
-  // Whole values, of tensors of `whole`; as Engine's.
+  // Read and write whole values of tensors of `whole`, as Engine's functions of these names do.
   std::vector<std::byte> read(TensorId tensor);
   void read(TensorId tensor, Bytes offset, std::span<std::byte> into);
   void write(TensorId tensor, std::span<const std::byte> value);

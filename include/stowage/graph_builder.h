@@ -36,10 +36,10 @@ std::string_view to_string(DecayedParameters decayed);  // "matrices", "all"
 struct ChunkGrid {
   Bytes slice_bytes = 8_MiB;      // least size, roughly: so large a transfer is efficient on any link
   std::int64_t most_slices = 16;  // limit per parameter: slices of 6 % of it; 1: no parameter is cut
-  // A parameter is cut if it has bytes for so many slices …
+  // A parameter is cut only if it has bytes for so many slices.
   std::int64_t least_slices = 4;
-  // … and this fraction of all parameters' bytes: GPT-2's and BERT-base's token table, no layer of a deep
-  // model.
+  // A parameter is cut only if it has this fraction of all parameters' bytes: GPT-2's and BERT-base's token
+  // table has, a layer of a deep model has not.
   double least_share = 0.15;
 };
 

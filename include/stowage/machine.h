@@ -43,13 +43,13 @@ struct Machine {
   double device_bytes_per_second = 15e9;       // device memory, reads plus writes
   double launch_seconds = 5e-6;                // fixed cost of one op on the compute lane
   double host_bytes_per_second = 10e9;         // host memory in the optimizer's pattern, reads plus writes
-  // Rates of lanes while others work at the same time; by default nothing is shared.
-  // A direction of the link while the other one moves bytes too; never more than alone. If peers' bytes pass
+  // Rates of lanes while others work at the same time; by default nothing is shared. The rate of a link's
+  // direction while the other direction moves bytes too; never above its rate alone. If peers' bytes pass
   // through the link, they and copies share it fairly, and both directions are at work.
   double h2d_both_bytes_per_second = as_alone;
   double d2h_both_bytes_per_second = as_alone;
-  // Host memory in all: a byte of a copy counts once, host steps as above. It is shared fairly: what one user
-  // leaves, the others have.
+  // Host memory's rate in all: a byte of a copy counts once, host steps as above. Users share it fairly, and
+  // one user may take the rate that another leaves.
   double host_total_bytes_per_second = as_alone;
   // Fractions of its speed, above 0 and at most 1, that a lane keeps if the device computes with the host's
   // own cores, as the simulated device does.

@@ -50,7 +50,7 @@ struct ModelDescription {
   double attention_dropout = 0.1;
   double residual_dropout = 0.1;  // BERT's equals embedding_dropout
   double epsilon = 1e-5;          // epsilon of the layer norms
-  // Kept for whoever reads the file next; nothing here depends on them.
+  // Ids that are only passed on to the next config.json; nothing here depends on them.
   std::optional<std::int64_t> begin_token{}, end_token{}, padding_token{};
   friend bool operator==(const ModelDescription&, const ModelDescription&) = default;
 };
@@ -62,11 +62,11 @@ std::string to_json(const ModelDescription& model);
 // Reads config.json in the folder `path`, or beside the file `path`. Throws InvalidInput.
 ModelDescription read_model_description(const std::string& path);
 
-// The model's sizes, dropouts and epsilon, with `sequence` the positions; BERT's with its pre-training heads.
-// Throw InvalidInput for a model of another kind.
+// Return the model's sizes, dropouts and epsilon, with `sequence` the positions; BERT has its pre-training
+// heads. Throw InvalidInput for a model of another kind.
 GptConfig gpt_config(const ModelDescription& model);
 BertConfig bert_config(const ModelDescription& model);
-// The inverse; positions are the sequence.
+// The inverse of gpt_config and bert_config; positions are the sequence.
 ModelDescription describe(const GptConfig& config);
 ModelDescription describe(const BertConfig& config);
 

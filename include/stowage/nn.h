@@ -55,7 +55,7 @@ Value first_token(GraphBuilder& builder, std::string name, Value x, std::int64_t
 // qkv [N,3C]: queries, keys, values side by side, each split in heads. Softmax in one pass with its
 // log-sum-exp saved (Dao et al., "FlashAttention"), so that probabilities are never stored.
 Value attention(GraphBuilder& builder, std::string name, Value qkv, const AttentionOptions& options);
-// No op at all for probability 0.
+// Adds no op if the probability is 0.
 Value dropout(GraphBuilder& builder, std::string name, Value x, double probability);
 Value add(GraphBuilder& builder, std::string name, Value a, Value b);
 // a + dropout(b), in one op.

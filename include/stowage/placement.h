@@ -12,7 +12,7 @@
 
 namespace stowage {
 
-// Live in the half-open interval [first, last). `bytes` > 0.
+// A buffer that is live in the half-open interval [first, last). `bytes` > 0.
 struct PlacementItem {
   std::int64_t first = 0;
   std::int64_t last = 0;

@@ -178,8 +178,8 @@ struct Instruction {
   LifetimeId lifetime = no_id;  // set for prefetch and offload
   // On the compute and peer lane: the lifetimes that hold its operands, one per bucket touched.
   std::vector<LifetimeId> uses{};
-  // Minimal: lane order, the gate and other waits imply none of them. Removing any one makes the plan wrong.
-  // Waits and lane order together have no cycle.
+  // The list is minimal: lane order, the gate and other waits imply none of its waits. Removing any wait
+  // makes the plan wrong. Waits and lane order together have no cycle.
   std::vector<Wait> waits{};
   // prefetch, offload: the bytes of the bucket that move; empty: all. A parameter that is cut comes in slice
   // by slice, each after its update. If only some of its slices are updated on the host, the parameter is
@@ -245,7 +245,8 @@ struct Plan {
   Bytes bucket_bytes = 0;              // target size of a parameter bucket; 0: one tensor each
   double predicted_step_seconds = 0;   // duration of a step that is not clipped
   double predicted_stall_seconds = 0;
-  // The same if every other step is clipped, and if every step is. They differ only with speculated updates.
+  // Duration of a step if every other step is clipped, and if every step is. Only plans with speculated
+  // updates have different durations.
   double half_clipped_seconds = 0;
   double clipped_seconds = 0;
   double lower_bound_seconds = 0;  // no plan in the budget takes less
@@ -253,7 +254,7 @@ struct Plan {
   friend bool operator==(const Plan&, const Plan&) = default;
 };
 
-// The bytes of its bucket that a prefetch or offload moves.
+// Returns the bytes of the bucket that a prefetch or offload moves.
 inline ByteRange moved_bytes(const Plan& plan, const Instruction& transfer) {
   if (transfer.part.bytes() > 0) return transfer.part;
   return {0, plan.buckets[plan.lifetimes[transfer.lifetime].bucket].bytes};
@@ -281,7 +282,7 @@ struct Infeasible {
   bool at_most = false;
 };
 
-// Seconds from the gate of the step before, at which a step starts.
+// Seconds since the gate of the previous step, at which a step starts.
 struct Interval {
   double begin = 0;
   double end = 0;

@@ -70,10 +70,10 @@ struct PlanOptions {
   // Policy::automatic and a graph that neither clips gradients nor has f16 parameters, whose steps may have
   // to be left out; else InvalidInput.
   bool optimizer_in_backward = false;
-  // Host updates may begin before the gate, where that is faster (InstructionKind::speculate). Of
-  // Policy::automatic.
+  // Policy::automatic only. True: host updates may begin before the gate if that is faster
+  // (InstructionKind::speculate).
   bool speculates = true;
-  // Of Policy::automatic, for tests and ablations. Null: the defaults.
+  // Settings of Policy::automatic, for tests and ablations. Null: the defaults.
   std::shared_ptr<const PlannerSettings> settings{};
   // Ends planning from any thread, through its stop_source. The planner's call under way throws Cancelled
   // within a fraction of a second, and so does every later call that needs something new.
@@ -122,8 +122,8 @@ class Planner {
   // True if the search for the fastest plan finds one. If it finds none, `answer` takes up to three times as
   // long again for plans of few host bytes, and may have one.
   bool fits(const Budget& budget);
-  // Answer::need and Answer::minimum, which depend on no budget. The minimum of an emulated system is the
-  // least of its configurations and may depend on the machine's rates.
+  // Return Answer::need and Answer::minimum, which depend on no budget. The minimum of an emulated system is
+  // the least of its configurations and may depend on the machine's rates.
   Bytes need_bytes();
   Bytes minimum_bytes();
 

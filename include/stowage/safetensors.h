@@ -69,16 +69,16 @@ SafetensorsHeader parse_safetensors(std::string_view beginning, Bytes file_bytes
 // UTF-8, and shapes that overflow.
 std::string safetensors_beginning(SafetensorsHeader& header);
 
-// The index: tensor to file, file names in the index's own folder.
+// Returns for each tensor of the index the name of its file, in the index's own folder.
 std::map<std::string, std::string> parse_safetensors_index(std::string_view text, std::string_view file);
 std::string safetensors_index(const std::map<std::string, std::string>& files, Bytes total_bytes);
 
 // The tensors of one file, or of all files of an index, open for reading. Not thread-safe.
 class TensorFiles {
  public:
-  // A file, an index (".json"), or a folder that holds `model.safetensors` or, else, its index. Every header
-  // is read and checked, and each tensor of the index is in its file and named by the index. At most 512
-  // files. Throws InvalidInput.
+  // Opens a file, an index (".json"), or a folder that holds `model.safetensors` or, else, its index. Every
+  // header is read and checked, and each tensor of the index is in its file and named by the index. At most
+  // 512 files. Throws InvalidInput.
   explicit TensorFiles(const std::string& path);
   ~TensorFiles();
   TensorFiles(TensorFiles&&) noexcept;

@@ -91,7 +91,7 @@ std::unique_ptr<Tokenizer> byte_tokenizer();
 // A byte-level byte-pair vocabulary as data.
 struct BytePairVocabulary {
   std::vector<std::string> tokens;  // bytes of each token, by id
-  // In order of priority. A merge makes the token of both tokens' bytes.
+  // Merges in order of priority. A merge makes the token of both tokens' bytes.
   std::vector<std::pair<std::int32_t, std::int32_t>> merges;
 };
 
