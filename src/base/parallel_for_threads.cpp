@@ -105,7 +105,7 @@ class Pool {
     }
   }
 
-  // Takes the loop's next chunk and runs it without the lock.
+  // Takes the loop's next chunk, and runs it without holding the lock.
   void run_chunk(Loop& loop) STOWAGE_REQUIRES(mutex_) {
     const std::int64_t begin = loop.next;
     const std::int64_t end = begin + std::min(loop.chunk, loop.count - begin);

@@ -46,7 +46,7 @@ struct Block {
 };
 // Returns the bytes that the sender sends to the receiver, possibly the same rank; nullopt if there are none.
 std::optional<Block> block_between(const Collective& collective, int sender, int receiver);
-// The same for a rank with these buffers: nullopt also where `in_place` saves the copy.
+// Same, for a rank with these buffers: returns nullopt also if `in_place` saves the copy.
 std::optional<Block> block_between(const Collective& collective, const Buffers& buffers, int sender,
                                    int receiver);
 

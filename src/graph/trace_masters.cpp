@@ -11,7 +11,7 @@ namespace {
 // A parameter that takes the type of its cast.
 struct Taken {
   TensorId parameter = no_id, cast = no_id;   // cast: the parameter in the narrow type
-  TensorId gradient = no_id, narrow = no_id;  // narrow: the gradient before it was cast
+  TensorId gradient = no_id, narrow = no_id;  // narrow: the gradient before its cast
   OpId forward = no_id, backward = no_id;     // the casts
 };
 

@@ -19,7 +19,7 @@ struct Bound {
 // Items that cannot all end in time if none is placed below its bound, whatever else is placed.
 using Nogood = std::vector<Bound>;
 
-// A section's state by its open items, which are not placed yet.
+// A section's state, which follows from its open items: the items that are not placed yet.
 struct Section {
   std::int64_t floor = 0;  // lowest least offset of the open items
   std::int64_t end = 0;    // the open items cannot all end before this, even if live here alone

@@ -53,7 +53,7 @@ MpiTransport::MpiTransport(std::shared_ptr<Channel> channel, const Link& peer)
   try {
     open();
   } catch (const std::exception& error) {
-    // The others wait in a call of the channel.
+    // The other ranks wait in a call of the channel.
     channel_->fail(failure_.get().value_or(RankFailure{rank_, opening, error.what()}));
     throw;
   }

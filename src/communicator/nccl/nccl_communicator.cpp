@@ -42,7 +42,7 @@ NcclCommunicator::NcclCommunicator(Device& device, std::shared_ptr<Channel> chan
     met_ = DeviceMemory(device_, MemoryKind::device, static_cast<Bytes>(size_));
     open();
   } catch (const std::exception& error) {
-    // The others wait in calls of the channel.
+    // The other ranks wait in calls of the channel.
     channel_->fail(failure_.get().value_or(RankFailure{rank_, opening, error.what()}));
     line_.reset();
     give_up();
@@ -127,7 +127,7 @@ void NcclCommunicator::exchange(LaneId lane, const void* whole, void* shares, By
           [&](ncclComm_t& communicator, cudaStream_t stream) { return blocks(call, communicator, stream); });
 }
 
-// The group is ended whatever its calls answer: else later calls would be taken for a part of it.
+// The group is ended whatever its calls answer: otherwise NCCL would count later calls to this group.
 ncclResult_t NcclCommunicator::blocks(const Call& call, ncclComm_t communicator, cudaStream_t stream) const {
   const auto& [collective, buffers] = call;
   ncclResult_t first = ncclGroupStart();

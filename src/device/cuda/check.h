@@ -17,7 +17,7 @@
 
 namespace stowage::cuda {
 
-// The purpose of a call, for messages.
+// The parts of an error message that say which call failed.
 struct Doing {
   std::string_view function;   // the Device function: "copy"; becomes DeviceError::call()
   std::string_view work = {};  // the launch's or copy's name

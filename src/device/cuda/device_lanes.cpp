@@ -76,7 +76,7 @@ bool CudaDevice::is_captured(LaneId lane) const {
   const CurrentDevice current = enter("is_captured");
   cudaStreamCaptureStatus status{};
   const cudaError_t answer = cudaStreamIsCapturing(asked.stream, &status);
-  // The default stream, for which a captured stream waits.
+  // This is the default stream, for which a captured stream waits.
   if (answer == cudaErrorStreamCaptureImplicit) {
     cudaGetLastError();
     return true;
