@@ -50,7 +50,7 @@ void sum_in_place(const EmbeddingShape& shape, const std::int32_t* tokens, std::
     add_row(columns, dy + n * stride, dtable + tokens[n] * stride);
 }
 
-// Computes the same for a narrow T: sums some rows of the table at a time, each over all tokens.
+// Computes the table's gradient for a narrow T: sums some rows of the table at a time, each over all tokens.
 template <class T>
 void sum_in_blocks(const EmbeddingShape& shape, const std::int32_t* tokens, std::int64_t columns, const T* dy,
                    T* dtable) {

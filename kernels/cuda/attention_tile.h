@@ -112,7 +112,7 @@ struct OwnResults {
     }
   }
 
-  // To rows [first, first + rows) of a head whose row 0 is at `to`; row i times factors[i].
+  // Stores row i times factors[i], to rows [first, first + rows) of a head whose row 0 is at `to`.
   __device__ void store(const AttentionGrid& grid, const float (&factors)[Shape::own_rows], float* to,
                         std::int64_t stride, std::int64_t first) const {
     const int y = static_cast<int>(threadIdx.x) / attention_side;

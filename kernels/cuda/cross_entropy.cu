@@ -99,7 +99,7 @@ __global__ void log_sum_exp_kernel(Logits shape, const T* logits, float* log_sum
   if (threadIdx.x == 0) log_sum_exp[row] = value;
 }
 
-// One block.
+// Launched as a single block.
 template <class T>
 __global__ void mean_loss_kernel(Logits shape, const T* logits, const std::int32_t* targets,
                                  BatchTargets batch, const float* log_sum_exp, double* loss) {

@@ -37,7 +37,7 @@ struct RowWords {
   }
 };
 
-// The pack on its way to dx.
+// A pack of x, normalised, and of dy, from which dx is computed.
 template <class T>
 struct RowPack {
   Pack<T> normal, flow;
