@@ -71,7 +71,7 @@ struct PoolStatistics {
   Bytes reserved = 0;  // mapped
   Bytes peak_reserved = 0;
   Bytes largest_free = 0;    // largest contiguous mapped range outside the streams' caches
-  double fragmentation = 0;  // of the mapped bytes that nobody has, the share outside of `largest_free`
+  double fragmentation = 0;  // share of the free mapped bytes that lies outside of `largest_free`
   std::uint64_t allocations = 0;
   std::uint64_t hits = 0;
   std::uint64_t waits = 0;

@@ -128,7 +128,8 @@ class DamagedCheckpoint : public InvalidInput {
  public:
   DamagedCheckpoint(const std::string& message, std::string good)
       : InvalidInput(message), good_(std::move(good)) {}
-  const std::string& good() const { return good_; }  // its path; empty: there is none
+  // Path of the newest good checkpoint; empty: there is none.
+  const std::string& good() const { return good_; }
 
  private:
   std::string good_;

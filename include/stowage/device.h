@@ -51,7 +51,7 @@ struct DeviceCounters {
   double pinning_seconds = 0;  // wall seconds of the pinned allocations
   Bytes h2d_bytes = 0;
   Bytes d2h_bytes = 0;
-  Bytes highest_device_byte = 0;  // one past the highest touched, from the start of its allocation
+  Bytes highest_device_byte = 0;  // end of the highest byte touched, counted from its allocation's start
 };
 
 enum class AccessMode : std::uint8_t { read, write };  // an update in place is a write and a read

@@ -63,7 +63,7 @@ class RecomputeMismatch : public StepError {
       : StepError(error), kernel_(std::move(kernel)), tensor_(std::move(tensor)), step_(step) {}
   const std::string& kernel() const { return kernel_; }
   const std::string& tensor() const { return tensor_; }  // the first of the op's results that differs
-  std::uint64_t step() const { return step_; }           // 0-based
+  std::uint64_t step() const { return step_; }           // number of the step, from 0
 
  private:
   std::string kernel_;
@@ -78,7 +78,7 @@ class RecomputeMismatch : public StepError {
 class NonFinite : public StepError {
  public:
   enum class Origin : std::uint8_t {
-    op,       // everything that `op()` read was finite
+    op,       // `op()` made it: all values that it read were finite
     given,    // `tensor()` is a parameter, optimizer state or an input, and was not finite before the step
     norm,     // gradients are finite, the sum of their squares is not
     unknown,  // the second run was finite; `op()` is the gate's op, `tensor()` is empty
@@ -88,7 +88,7 @@ class NonFinite : public StepError {
   };
   struct Finding {
     Origin origin = Origin::unknown;
-    std::uint64_t step = 0;  // 0-based
+    std::uint64_t step = 0;  // number of the step, from 0
     double loss = 0;
     double grad_norm = 0;
     std::string kernel;  // kernel of `op()`
@@ -157,7 +157,7 @@ struct StepReport {
   std::uint64_t step = 0;  // 0-based index of the step that was made
   double loss = 0;
   double grad_norm = 0;
-  double seconds = 0;  // from the end of the previous step to the end of this one, less `idle_seconds`
+  double seconds = 0;  // time from the previous step's end to this step's end, less `idle_seconds`
   // Time between the two steps with nothing in flight: from the end of a drain (`drain`, `read`, `write`,
   // `fill`, `last_timeline`) to the begin of this step. 0 if the caller did not drain.
   double idle_seconds = 0;

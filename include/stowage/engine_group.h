@@ -35,8 +35,8 @@ class EngineGroup {
   // the group. Throws InvalidInput if the graphs do not belong together, and what Engine throws.
   EngineGroup(std::span<Device* const> devices, const Graph& whole, std::span<const Graph> ranks,
               const Plan& plan, const EngineOptions& options, const CommunicatorOptions& link = {});
-  // The device of this process, which is the communicator's rank and trains the graph `rank`. Both outlive
-  // the group.
+  // `device`: this process's device, which is the communicator's rank and trains the graph `rank`. Both
+  // outlive the group.
   EngineGroup(Device& device, Communicator& communicator, const Graph& whole, const Graph& rank,
               const Plan& plan, const EngineOptions& options);
   // One device.

@@ -148,8 +148,8 @@ struct Graph {
   // within it by micro-batch.
   std::vector<std::string> unit_names;
   // Number of equal parts of the batch, whose gradients are summed. Program order is layer-major: backward
-  // goes from the last half-block to the first, and within each, as forward does, through micro-batches 0, 1,
-  // …
+  // goes from the last half-block to the first, and within each through micro-batches 0, 1, … as forward
+  // does.
   std::uint32_t micro_batches = 1;
   // Number of equal, consecutive groups of micro-batches; a power of two that divides micro_batches. The
   // gradients of a parameter's use, and the loss, are added up over the groups as TreeSum (tree_sum.h) says.

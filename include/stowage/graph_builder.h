@@ -73,7 +73,7 @@ class GraphBuilder {
     std::vector<Value> reads;
     std::vector<Value> writes;
     std::vector<Alias> may_alias;
-    OpCost cost;  // bytes 0: the operands' bytes, each read or written once
+    OpCost cost;  // bytes 0: counts each operand's bytes once
     // True: the op writes the loss (or a micro-batch's part of it) and, taking the loss's own gradient as 1,
     // its inputs' gradients as well; `finish` makes it the first backward op of its unit. It must stand in
     // the last half-block, with nothing but `add_loss` behind it in its unit; its rule adds no op.
@@ -170,8 +170,8 @@ class GraphBuilder {
   // Forward and backward only, for gradient checks: gradients are left as they are, and parameters whole.
   Graph finish_without_update(Value loss);
 
-  // After finish: the final gradient of a parameter or input value, no_id if none. If ranks share the batch,
-  // a parameter's is that of its last use.
+  // After finish: returns the final gradient of a parameter or input value; no_id if there is none. If ranks
+  // share the batch, the gradient of the parameter's last use is returned.
   TensorId gradient_of(Value of) const;
   // After finish: the summands of gradient_of a parameter, from left to right: for each use the gradient of
   // all micro-batches. Ranks that share a batch add up each of these by itself, so that the bits are those of
@@ -204,8 +204,8 @@ class GraphBuilder {
   MicroBatch micro_batch_;
   std::string half_block_;           // the name of the open unit
   std::vector<BackwardRule> rules_;  // by forward op
-  std::vector<bool> turns_;          // by forward op: it becomes a backward op
-  std::vector<bool> is_loss_;        // by tensor: one that add_loss was given or made
+  std::vector<bool> turns_;          // by forward op: whether it becomes a backward op
+  std::vector<bool> is_loss_;        // by tensor: whether add_loss was given it or made it
   std::map<std::string, TensorId, std::less<>> parameters_;
   std::map<std::string, std::int64_t, std::less<>> random_keys_;
   std::map<std::pair<TensorId, std::uint32_t>, Use> uses_;  // sums by parameter and number of its use
@@ -222,7 +222,7 @@ class GraphBuilder {
   std::vector<bool> wants_gradient_;
 
   std::string micro_batch_prefix() const;
-  std::string shared(const std::string& name) const;  // by all micro-batches
+  std::string shared(const std::string& name) const;  // returns the name that all micro-batches share
   std::string scoped(const std::string& name) const;
   Value add_tensor(Tensor tensor);
   Value add_parameter(Tensor tensor);

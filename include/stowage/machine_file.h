@@ -89,8 +89,9 @@ struct MachineFile {
   std::string measured;   // UTC, e.g. "2026-11-21T13:50:00Z"
   std::string note;       // how it was measured (quick or full), and remarks
 
-  Bytes device_bytes = 0;    // device memory in all; 0 where it has no limit of its own
-  Bytes overhead_bytes = 0;  // held by context, libraries and workspaces after products had run
+  Bytes device_bytes = 0;  // device memory in all; 0 where it has no limit of its own
+  // Device memory that context, libraries and workspaces held after products had run.
+  Bytes overhead_bytes = 0;
 
   CopyCurve h2d;  // alone
   CopyCurve d2h;

@@ -53,7 +53,8 @@ struct GptConfig {
   std::int64_t batch = 8;
   std::int64_t micro_batches = 1;    // divides the batch
   std::int64_t gradient_groups = 1;  // a power of two that divides micro_batches
-  // This one of the devices that share the batch; ranks divides gradient_groups.
+  // The number of this device among the `ranks` devices that share the batch; `ranks` divides
+  // gradient_groups.
   std::int64_t rank = 0, ranks = 1;
   double dropout = 0;  // rate at each of the three places below
   // Tokens whose logits exist at once (nn::linear_cross_entropy). Not set: default_head_tokens. 0: all, as
@@ -113,7 +114,8 @@ struct BertConfig {
   std::int64_t batch = 8;
   std::int64_t micro_batches = 1;    // divides the batch
   std::int64_t gradient_groups = 1;  // a power of two that divides micro_batches
-  // This one of the devices that share the batch; ranks divides gradient_groups.
+  // The number of this device among the `ranks` devices that share the batch; `ranks` divides
+  // gradient_groups.
   std::int64_t rank = 0, ranks = 1;
   double dropout = 0;  // rate behind the embedding's norm, on each branch's result, and on probabilities
   // Tokens whose logits exist at once (nn::linear_cross_entropy). Not set: default_head_tokens. 0: all, as

@@ -36,10 +36,10 @@ using Position = std::int64_t;
 
 // The place of a bucket's value through the step.
 enum class Residency : std::uint8_t {
-  resident,    // in the arena for the whole step and across steps
+  resident,    // kept in the arena, across steps too
   held,        // brought in once per step, kept from first to last use
   streamed,    // brought in for each use or group of uses
-  offloaded,   // on the host between some of its uses: from forward to backward, or in long pauses
+  offloaded,   // moved to the host between some uses: from forward to backward, or in long pauses
   recomputed,  // dropped after forward, rebuilt in backward
   transient,   // lives between its writer and its last reader
   host,        // never on the device
@@ -232,10 +232,10 @@ struct Plan {
   std::vector<Lifetime> lifetimes;
   std::vector<Instruction> instructions;
   InstructionId gate = no_id;          // the plan's only gate instruction
-  Bytes alignment = 256;               // of lifetime offsets: a power of two from 256 up
+  Bytes alignment = 256;               // alignment of lifetime offsets: a power of two, at least 256
   Bytes device_peak_bytes = 0;         // size of the arena: max over lifetimes of offset + bucket bytes
   Bytes live_peak_bytes = 0;           // largest sum of live bytes: no placement could be smaller
-  bool optimizer_in_backward = false;  // host steps may stand before the gate
+  bool optimizer_in_backward = false;  // true: host steps may stand before the gate
   Bytes ring_bytes = 0;                // size of the gradient ring, which is page-locked
   Bytes host_bytes = 0;                // host buckets outside of the ring, the ring, and the undo records
   Bytes pinned_bytes = 0;              // page-locked part of host_bytes
@@ -249,7 +249,7 @@ struct Plan {
   // updates have different durations.
   double half_clipped_seconds = 0;
   double clipped_seconds = 0;
-  double lower_bound_seconds = 0;  // no plan in the budget takes less
+  double lower_bound_seconds = 0;  // lower bound: no plan in the budget takes less
   std::string bound_by;            // lane that determines lower_bound_seconds
   friend bool operator==(const Plan&, const Plan&) = default;
 };
@@ -275,7 +275,7 @@ struct Infeasible {
   // minimum.
   Bytes minimum = 0;
   bool host = false;  // true: `budget` and `minimum` are host bytes; false: device bytes
-  // For device bytes: the op at which the smallest plan has most live bytes. Without meaning for host bytes.
+  // For device bytes: the op at which the smallest plan has most live bytes. Means nothing for host bytes.
   std::string op;
   // For host bytes: the search reached its limit of work before it had failed for a budget of 1 % less, so
   // less than `minimum` may work.
