@@ -35,7 +35,7 @@ class OutputFile {
 
   bool wanted() const { return !path_.empty(); }
   const std::string& path() const { return path_; }
-  bool is_direct() const { return direct_; }  // no regular file of its own
+  bool is_direct() const { return direct_; }  // true: writes to no regular file of its own
 
   // Growing: makes the file, or empties it but for its first bytes. Throws InvalidInput if another run has
   // made the file since this one was opened.

@@ -29,7 +29,7 @@ struct ModuleKind {
   const char* environment;  // the variable that may name another file
   const char* needs;        // the library that it needs, as the loader names it
   const char* install;      // how to get that library
-  const char* build;        // what to do without a module
+  const char* build;        // advice if there is no module
   unsigned abi;
 };
 

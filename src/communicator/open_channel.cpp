@@ -33,7 +33,7 @@ constexpr std::size_t least_secret = 16;
 constexpr int least_standing = 2;  // seconds; a live process sends a message each second
 constexpr int most_names = 10;     // names of a local socket that rank 0 tries
 constexpr std::chrono::milliseconds between_looks{100};
-constexpr std::string_view failed_word = "! ";  // begins rank 0's text if it does not listen
+constexpr std::string_view failed_word = "! ";  // rank 0's text begins with this if rank 0 does not listen
 
 std::string variable(const char* name) {
   const char* const text = std::getenv(name);
@@ -229,7 +229,7 @@ std::shared_ptr<Channel> open_over_mpi(const RankLaunch& launch, MeetingOptions 
   try {
     return meet_over_mpi(mpi, world, launch, meeting, options, look);
   } catch (...) {
-    mpi.lose();  // MPI's end would wait for a rank that is gone
+    mpi.lose();  // otherwise ending MPI would wait for a rank that is gone
     throw;
   }
 }

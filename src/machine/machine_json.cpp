@@ -53,7 +53,7 @@ constexpr std::array work_types{DataType::f32, DataType::f64, DataType::bf16, Da
 
 // writing
 
-// Writes a whole number. A negative one stays negative, so that judging the text refuses it.
+// Writes a whole number. A negative number stays negative, so that the reader refuses the text.
 Json whole(std::int64_t value) { return value < 0 ? Json(value) : Json(static_cast<std::uint64_t>(value)); }
 
 Json copies_json(const std::vector<CopySample>& copies) {

@@ -45,7 +45,7 @@ std::vector<std::string> accepted_names(ModelKind kind, const std::string& name)
 enum class Extra : std::uint8_t { none, passed_over, tied };
 struct ExtraTensor {
   Extra what = Extra::none;
-  std::string tied_to;  // usual name of the tensor whose bytes it must have
+  std::string tied_to;  // usual name of the tensor whose bytes this one must have
 };
 ExtraTensor extra_tensor(ModelKind kind, std::string_view name);
 // Whether the name, behind any prefix, is of a tensor that a model of either kind ties to another one.

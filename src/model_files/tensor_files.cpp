@@ -128,7 +128,8 @@ class TensorFiles::Implementation {
     const StoredTensor* tensor;
     const OpenTensorFile* file;
   };
-  const std::map<std::string_view, Place>& places() const { return places_; }  // by unwrapped name
+  // Places by tensor name without wrappers.
+  const std::map<std::string_view, Place>& places() const { return places_; }
 
   void read(const StoredTensor& tensor, Bytes offset, std::span<std::byte> into) const {
     const auto found = places_.find(unwrapped(tensor.name));

@@ -42,8 +42,8 @@ class Search {
     int first = 0;
     int last = 0;
     Skyline::Mark entry;
-    std::size_t refuted = 0;  // refuted_.size() at entry
-    std::size_t pending = 0;  // pending_.size() at entry
+    std::size_t refuted = 0;  // refuted_.size() when the frame was entered
+    std::size_t pending = 0;  // pending_.size() when the frame was entered
     bool is_split = false;
     int item = -1;  // the placed item, unless the frame is split
     Skyline::Mark before;

@@ -40,7 +40,7 @@ class Skyline {
   void unsettle_all();
 
   bool placed(int item) const { return placed_[at(item)]; }
-  std::int64_t least(int item) const { return least_[at(item)]; }  // its offset, once it is placed
+  std::int64_t least(int item) const { return least_[at(item)]; }  // for a placed item its offset
   bool empty(int section) const { return open_[at(section)] == 0; }
   // Whether an open item is also live in the section before.
   bool joined(int section) const { return crossing_[at(section)] != 0; }

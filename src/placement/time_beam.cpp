@@ -40,14 +40,14 @@ struct Partial {
 
 struct Candidate {
   std::size_t partial = 0;
-  std::size_t before = 0;  // index of the next stay above
+  std::size_t before = 0;  // index of the stay next above the offset
   Bytes offset = 0;
   double beside_below = 0, beside_above = 0;
 };
 // A set of keys that is cleared quickly.
 class KeySet {
  public:
-  explicit KeySet(std::size_t most) : slots_(std::bit_ceil(4 * most)) {}  // keys at a time
+  explicit KeySet(std::size_t most) : slots_(std::bit_ceil(4 * most)) {}  // most keys at one time
   void clear() { ++round_; }
   // Adds the key; returns whether it is new.
   bool add(std::uint64_t key) {
@@ -148,8 +148,8 @@ class TimeBeam {
     return true;
   }
 
-  // In a repeat, continues without a search the placements that stand as they stood some periods before.
-  // Returns the turn from which to search again: some periods before the repeat ends.
+  // In a repeat: placements whose live bytes are those of some periods before continue as they did then,
+  // without a search. Returns the turn from which to search again: some periods before the repeat ends.
   std::size_t repeat(std::size_t turn) {
     const Repeat* stretch = turns_.stretch_at(turn);
     if (stretch == nullptr || (turn - stretch->begin) % stretch->period != 0) return turn;
@@ -171,8 +171,8 @@ class TimeBeam {
     std::size_t length = 0, count = 0;  // turns of a cycle, and number of cycles
     std::int64_t shift = 0;             // positions by which a cycle moves on
   };
-  // Continues the best of the placements that stand as they stood one cycle before. Returns false if there
-  // is none.
+  // Continues the best of the placements whose live bytes are those of one cycle before. Returns false if
+  // there is no such placement.
   bool continue_cycle(const std::vector<Partial>& before, std::size_t turn, const Cycles& ahead) {
     next_.clear();
     if (nodes_.size() > 2 * most_work_) return false;
@@ -366,7 +366,8 @@ class TimeBeam {
   static constexpr std::size_t most_seen = 4;       // remembered begins of periods in a repeat
   static constexpr std::size_t most_repeated = 64;  // placements that repeat a cycle
   static constexpr std::size_t periods_apart = 8, most_wider = 4;
-  static constexpr std::size_t many_live = 96;       // live items that leave room for no more than the width
+  // Average number of live items from which on only `width` placements are carried along.
+  static constexpr std::size_t many_live = 96;
   static constexpr std::size_t searched_cycles = 1;  // cycles searched before a repeat ends
 
   BeamOptions options_;

@@ -35,7 +35,7 @@ struct Hello {
 inline constexpr std::size_t hello_bytes = 8 + 4 + 4 + build_bytes + 4 + nonce_bytes;
 
 enum class Verdict : std::uint32_t {
-  welcome,  // in a reply: go on
+  welcome,  // in a reply: the guest may go on
   other_user,
   lacks_secret,     // rank 0 has a secret
   unwanted_secret,  // rank 0 has no secret

@@ -19,8 +19,8 @@
 namespace stowage::ranks {
 
 enum class MessageKind : std::uint8_t {
-  part,      // to rank 0: this rank has come to the call that `line` counts, with a text
-  whole,     // from rank 0: all ranks have come to the call; the texts of all, or of one
+  part,      // to rank 0: this rank has come to call number `line`, with a text
+  whole,     // from rank 0: all ranks have come to call number `line`; the texts of all, or of one
   failed,    // `rank` has failed in its communicator number `line`: texts call and reason
   ended,     // `rank` has ended its communicator number `line`
   died,      // `rank` is dead, or, to rank 0, stands still; the text says how that was seen

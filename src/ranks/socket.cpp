@@ -78,7 +78,8 @@ Address local_address(uid_t user, std::uint16_t port) {
   address.text = fmt::format("stowage-{}-{}", user, port);
   sockaddr_un name{};
   name.sun_family = AF_UNIX;
-  std::copy(address.text.begin(), address.text.end(), name.sun_path + 1);  // behind a zero: abstract
+  // A zero comes first: the name is abstract.
+  std::copy(address.text.begin(), address.text.end(), name.sun_path + 1);
   std::memcpy(&address.bytes, &name, sizeof name);
   address.length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + address.text.size());
   return address;

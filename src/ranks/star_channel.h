@@ -20,7 +20,7 @@
 namespace stowage::ranks {
 
 inline constexpr std::uint32_t own_line = 0;  // number of the channel's own line
-inline constexpr int of_all = -1;             // root of a call that has none
+inline constexpr int of_all = -1;             // stands for the root in a call without a root
 // Longest wait for connections that take no bytes, when a word is told or the channel ends.
 inline constexpr std::chrono::seconds sending_time{2};
 
@@ -105,11 +105,10 @@ class Star final : public Channel {
   std::set<int> departed_ STOWAGE_GUARDED_BY(mutex_);
   bool stops_ STOWAGE_GUARDED_BY(mutex_) = false;
   std::thread::id own_thread_ STOWAGE_GUARDED_BY(mutex_);
-  // On rank 0 the ranks that stood still at the last tick; on other ranks the ranks that rank 0 has named
-  // last.
+  // On rank 0 the ranks that stood still at the last tick; on others, as rank 0 has named them last.
   std::vector<int> standing_ STOWAGE_GUARDED_BY(mutex_);
   bool waited_ = false;  // whether ranks were waited for at the last tick; used by the thread alone
-  std::thread thread_;   // last: it uses the rest
+  std::thread thread_;   // the last member: it uses the others
 };
 
 }  // namespace stowage::ranks

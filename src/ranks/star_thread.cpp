@@ -150,7 +150,7 @@ void Star::write_to(Peer& peer) {
     const std::string_view left = std::string_view(*peer.outgoing.front()).substr(peer.sent);
     const ssize_t sent =
         ::send(peer.connection.number(), left.data(), left.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (sent < 0) break;  // reading finds that the peer is gone
+    if (sent < 0) break;  // the next read finds that the peer is gone
     peer.sent += static_cast<std::size_t>(sent);
     if (peer.sent < peer.outgoing.front()->size()) break;
     peer.outgoing.pop_front();

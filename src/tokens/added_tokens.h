@@ -18,7 +18,8 @@ namespace stowage {
 struct AddedToken {
   std::string text;  // not empty
   std::int32_t id = 0;
-  // Found between the tokens that are not late, in normalised text ("normalized" in tokenizer.json).
+  // True: the token is looked for in normalised text, between the tokens that are not late ("normalized" in
+  // tokenizer.json).
   bool late = false;
 };
 

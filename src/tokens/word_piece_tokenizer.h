@@ -19,7 +19,7 @@ struct WordPieceParts {
   WordPieceOptions options;
   std::int32_t unknown = 0;
   std::string prefix = "##";               // prefix of tokens that continue a word
-  std::size_t most_word_characters = 100;  // longer words are unknown
+  std::size_t most_word_characters = 100;  // a longer word becomes one unknown token
 };
 
 std::unique_ptr<Tokenizer> make_word_piece_tokenizer(WordPieceParts parts);

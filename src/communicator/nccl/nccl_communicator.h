@@ -70,7 +70,7 @@ class NcclCommunicator final : public Communicator {
   Lane lane_{device_, LaneRole::compute};  // lane for work without a lane of the caller
   Event done_ = Event::untimed(device_);   // event behind the last collective
   DeviceMemory met_;                       // one byte per rank, for barriers
-  std::unique_ptr<Line> line_;             // its watcher uses the rest
+  std::unique_ptr<Line> line_;             // the line's watcher uses the members above
   std::optional<Watch> watch_;             // last: its thread uses all
 };
 

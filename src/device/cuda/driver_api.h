@@ -26,7 +26,7 @@ struct DriverApi {
   bool has_virtual_memory() const;
 };
 
-// Looked up once, in libcuda.so.1. Missing functions are null. Thread-safe.
+// The functions are looked up once, in libcuda.so.1. Missing functions are null. Thread-safe.
 const DriverApi& driver_api();
 
 }  // namespace stowage::cuda

@@ -22,7 +22,7 @@ class VirtualMemory {
   VirtualMemory(const DriverApi& api, int ordinal);
   VirtualMemory(const VirtualMemory&) = delete;
   VirtualMemory& operator=(const VirtualMemory&) = delete;
-  ~VirtualMemory();  // the caller has unmapped and freed everything
+  ~VirtualMemory();  // requires that the caller has unmapped and freed everything
 
   // Sizes and addresses below are multiples of it.
   Bytes granularity() const { return granularity_; }

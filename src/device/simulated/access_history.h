@@ -45,7 +45,7 @@ enum class WorkKind : std::uint8_t { launch, copy, discard };
 
 // An operation as the history remembers it. `tick` 0: none.
 struct Stamp {
-  const std::string* name = nullptr;  // interned, outlives the history
+  const std::string* name = nullptr;  // an interned name, which outlives the history
   std::uint64_t tick = 0;
   LaneId lane = 0;
   WorkKind kind = WorkKind::launch;
@@ -79,7 +79,7 @@ class ReaderPool {
   void release(std::uint32_t list);
   // Removes the stamps that `clock` covers and returns the rest of the list.
   std::uint32_t without_covered(std::uint32_t list, const VectorClock& clock);
-  std::size_t nodes() const { return nodes_.size(); }  // in use and free
+  std::size_t nodes() const { return nodes_.size(); }  // number of nodes, in use and free
 
  private:
   struct Node {
@@ -92,7 +92,7 @@ class ReaderPool {
 
 class AccessHistory {
  public:
-  explicit AccessHistory(ReaderPool& readers) : readers_(&readers) {}  // must outlive this object
+  explicit AccessHistory(ReaderPool& readers) : readers_(&readers) {}  // `readers` must outlive this object
 
   // Forgets everything; the whole range is `defined` or not.
   void reset(Bytes bytes, bool defined);
