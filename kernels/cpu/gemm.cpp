@@ -120,7 +120,7 @@ void call_one_dnn(const Product<T, float>& product, float scale, bool add, auto*
   }
 }
 
-// `rows` and `columns` as stored.
+// Widens a matrix that is stored as `rows` rows of `columns` elements.
 template <Narrow T>
 void widen_rows(const Matrix<T>& from, std::int64_t rows, std::int64_t columns, float* to) {
   for (std::int64_t row = 0; row < rows; ++row)

@@ -78,7 +78,7 @@ __global__ void tree_sum_kernel(std::int64_t rows, std::int64_t length, std::int
     const T* const x = a + row * length + i;
     sum = Addend<T>::load(x, count - i, aligned);
     if (row + 1 < rows) sum = sum.plus(Addend<T>::load(x + length, count - i, aligned));
-    bool carried = true;  // no break: the loop would not be unrolled
+    bool carried = true;  // used instead of a break, with which the loop would not be unrolled
 #pragma unroll
     for (int level = 0; level < tree_levels; ++level) {
       const bool joins = (row >> (level + 1) & 1) != 0;

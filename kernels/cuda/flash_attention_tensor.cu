@@ -39,7 +39,8 @@ __device__ void weigh(const AttentionGrid& grid, SumsFragment (&scores)[blocks],
     for (int j = 0; j < 4 * blocks; ++j)
       largest = Largest::of(largest, scores[j / 4].values[score_index(i, j % 4)]);
     largest = reduce_warp<Largest>(largest, 4);
-    const float level = largest == hidden ? 0.0F : largest;  // no key was seen: every weight is 2^-infinity
+    // Hidden: no key was seen, and every weight is 2^-infinity.
+    const float level = largest == hidden ? 0.0F : largest;
     factors[i] = power_of_two((states.largest[i] - level) * grid.binary_scale);
     float sum = states.sum[i] * factors[i];
 #pragma unroll

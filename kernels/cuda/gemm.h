@@ -43,8 +43,8 @@ struct Product {
   Matrix b;  // [k, n]
   Matrix c;  // [m, n], written; never transposed
   Epilogue epilogue = Epilogue::none;
-  const void* bias = nullptr;  // in C's type
-  void* pre = nullptr;         // [m, n] in C's type
+  const void* bias = nullptr;  // a bias in C's type
+  void* pre = nullptr;         // [m, n], in the type of C
   bool add = false;            // C += A B
   const char* name = "";       // for messages
 };

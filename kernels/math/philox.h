@@ -15,7 +15,7 @@ struct RandomStream {
   std::uint64_t seed = 0;
   std::uint64_t key = 0;
   std::uint64_t step = 0;
-  // The batch's number of the op's element 0: earlier micro-batches have those before.
+  // Place of the op's element 0 in the batch. Earlier micro-batches have the elements before it.
   std::uint64_t first = 0;
 };
 
