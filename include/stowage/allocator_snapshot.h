@@ -27,7 +27,7 @@ std::string_view to_string(AllocatorEventKind kind);
 
 struct AllocatorEvent {
   AllocatorEventKind kind = AllocatorEventKind::allocate;
-  std::uintptr_t address = 0;  // 0 where there is none
+  std::uintptr_t address = 0;  // address of the memory; 0 if the event has none
   Bytes bytes = 0;             // allocate, release: bytes of the block
   LaneId stream = 0;
   PoolId pool = default_pool;
@@ -39,7 +39,7 @@ struct AllocatorEvent {
 struct SnapshotBlock {
   std::uintptr_t address = 0;
   Bytes bytes = 0;
-  Bytes requested = 0;  // live: of `bytes`, as asked
+  Bytes requested = 0;  // live: bytes that the caller asked for
   bool live = false;    // true: a caller holds the block
   bool cached = false;  // true: its stream's cache holds it; neither live nor cached: free bytes of the heap
   LaneId stream = 0;    // stream of a live or cached block

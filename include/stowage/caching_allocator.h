@@ -95,7 +95,7 @@ struct AllocatorStatistics {
   Bytes reserved = 0;
   Bytes peak_reserved = 0;
   std::uint64_t maps = 0;               // device calls that mapped memory
-  std::uint64_t unmapped_granules = 0;  // given back or moved
+  std::uint64_t unmapped_granules = 0;  // granules given back to the device or moved
   std::uint64_t out_of_memory = 0;      // requests that failed
   std::vector<PoolStatistics> pools;
   std::vector<StreamStatistics> streams;  // ordered by pool and stream

@@ -165,7 +165,7 @@ struct StepReport {
   double stall_fraction = 0;
   Bytes h2d_bytes = 0;  // measured in this step, without the copies of verify mode
   Bytes d2h_bytes = 0;
-  Bytes peer_bytes = 0;  // received from the other ranks, padding included
+  Bytes peer_bytes = 0;  // bytes received from the other ranks, padding included
   // Seconds this rank spent in collectives, waiting for other ranks included. 0 if not measured.
   double collective_seconds = 0;
   Bytes device_peak_bytes = 0;         // highest device byte touched so far

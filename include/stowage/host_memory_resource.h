@@ -36,7 +36,7 @@ class HostMemoryResource final : public std::pmr::memory_resource {
   HostMemoryStatistics statistics() const;
 
  private:
-  // Any alignment; beyond 256 it costs as many bytes.
+  // Takes any alignment; one above 256 costs as many bytes more.
   void* do_allocate(std::size_t bytes, std::size_t alignment) override;
   void do_deallocate(void* address, std::size_t bytes, std::size_t alignment) override;
   bool do_is_equal(const std::pmr::memory_resource& other) const noexcept override { return this == &other; }

@@ -130,7 +130,7 @@ struct StepContext {
   bool speculate = true;  // whether updates before the gate are made
   // The factor by which the loss, and so every gradient of the step, is multiplied: a power of two.
   double loss_scale = 1;
-  // The steps among `step` that changed no weight: AdamW's own count leaves them out.
+  // Number of the steps before `step` that changed no weight; AdamW's own count leaves them out.
   std::uint64_t skipped_steps = 0;
 };
 

@@ -19,7 +19,7 @@ struct LossScale {
 
   double scale = first;               // a power of two from `least` to `most`
   std::uint64_t finite_in_a_row = 0;  // steps since the scale changed or overflowed; below steps_to_double
-  std::uint64_t skipped_steps = 0;    // all steps whose gradients overflowed
+  std::uint64_t skipped_steps = 0;    // number of all steps whose gradients overflowed
 
   friend bool operator==(const LossScale&, const LossScale&) = default;
 };

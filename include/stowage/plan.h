@@ -130,7 +130,7 @@ struct Lifetime {
 
 enum class InstructionKind : std::uint8_t {
   launch,     // an op of forward or backward, compute or peer lane
-  recompute,  // a forward op once more, compute or peer lane
+  recompute,  // a repeated forward op, compute or peer lane
   prefetch,   // host bucket -> its lifetime, h2d lane
   offload,    // lifetime -> its host bucket, d2h lane
   gate,       // the clip op, host lane: every gradient has landed, and the norm is known

@@ -44,7 +44,7 @@ std::string policy_label(std::string_view name);
 
 // The parts of the step that the automatic policy may rebuild in backward.
 enum class Replays : std::uint8_t {
-  within_blocks,  // any part of each half-block
+  within_blocks,  // may rebuild any part of each half-block
   // A Transformer block's activations (with micro-batches: a half-block's) all or not at all, from its input,
   // as most systems checkpoint. For comparisons (docs/recompute.md).
   whole_blocks,
