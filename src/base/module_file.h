@@ -28,7 +28,7 @@ std::string joined_paths(const std::vector<std::filesystem::path>& paths);  // "
 // in `error`.
 struct ModuleEntry {
   bool loaded = false;      // the library is open, perhaps without the entry
-  void* address = nullptr;  // the entry's; null: see `error`
+  void* address = nullptr;  // address of the entry; null: see `error`
   std::string error;        // the loader's message
 };
 ModuleEntry load_entry(const std::filesystem::path& path, const char* entry);

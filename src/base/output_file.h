@@ -43,7 +43,7 @@ class OutputFile {
   // These throw Error naming the file when the disk refuses.
   void write(std::string_view text);
   void write_at(std::uint64_t offset, std::span<const std::byte> bytes);  // for Writing::placed
-  void commit();  // closes; all but a growing file is on the disk, and then under its name
+  void commit();  // closes the file; syncs it first, and renames it then, unless it grows
 
  private:
   void open();

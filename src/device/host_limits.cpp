@@ -20,7 +20,8 @@ namespace {
 
 constexpr std::size_t most_file_bytes = 64_KiB;
 constexpr std::size_t most_group_levels = 64;
-constexpr Bytes no_limit = Bytes{1} << 62;  // version 1 writes the largest number of whole pages
+// Without a limit version 1 writes the largest number of whole pages.
+constexpr Bytes no_limit = Bytes{1} << 62;
 
 // Returns at most the first 64 KiB of the file; empty if it cannot be read.
 std::string contents(const std::string& path) {

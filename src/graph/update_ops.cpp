@@ -265,7 +265,8 @@ class UpdatePhase {
 
   void add_adamw(const Target& target) {
     const Tensor source = graph_.tensors[target.parameter];
-    const bool split = size_of(source.type) == 2;  // the rest of its master weight is state
+    // True: the low part of its master weight is optimizer state.
+    const bool split = size_of(source.type) == 2;
     const DataType moments = moments_of(source);
     const bool decays = optimizer_.decayed == DecayedParameters::all || source.shape.size() >= 2;
     Op op = named(name_of(target) + ".adamw" + target.suffix, "adamw");

@@ -17,7 +17,7 @@ using Json = nlohmann::json;
 constexpr std::string_view format_name = "stowage.machine";
 constexpr std::uint64_t format_version = 1;
 constexpr const char* host_total_name = "host_total_bytes_per_second";  // optional member
-// The next six are not in all files either.
+// The next six members are optional too.
 constexpr const char* host_memory_name = "host_memory_bytes";
 constexpr const char* ops_name = "ops";
 constexpr const char* compute_beside_copy_name = "compute_beside_copy";
@@ -207,7 +207,7 @@ struct Node {
   }
   double bytes_per_second() const { return number(1, most_bytes_per_second); }
   double seconds() const { return number(0, most_seconds); }
-  double amount() const { return number(0, most_work); }  // flops, or bytes
+  double amount() const { return number(0, most_work); }  // reads flops or bytes
   double share() const { return number(least_share, 1); }
   std::int64_t extent() const { return static_cast<std::int64_t>(integer(1, most_extent)); }
   DataType work_type() const {

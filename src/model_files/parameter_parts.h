@@ -25,7 +25,7 @@ struct StoredPart {
 
 struct ParameterParts {
   TensorId parameter = no_id;
-  TensorId low = no_id;  // the rest of a narrow type's master weights
+  TensorId low = no_id;  // low part of a narrow type's master weights
   std::int64_t rows = 0;
   std::int64_t columns = 0;
   std::int64_t stored_rows = 0;  // rows in the model's files

@@ -148,7 +148,7 @@ class TensorFiles::Implementation {
 
   void open_index(const std::string& path) {
     const auto index = parse_safetensors_index(read_small_file(path, most_index_bytes, tensor_remedy), path);
-    std::map<std::string, std::size_t> counts;  // tensors by file
+    std::map<std::string, std::size_t> counts;  // number of tensors by file
     for (const auto& [tensor, file] : index) ++counts[file];
     if (counts.size() > most_files)
       throw InvalidInput(fmt::format("{}: it names {} files; save the model in at most {}", path,

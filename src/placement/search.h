@@ -17,7 +17,7 @@ enum class ItemRule : std::uint8_t { area, width };
 struct Strategy {
   SectionRule section = SectionRule::conflicts;
   ItemRule item = ItemRule::area;
-  double noise = 0;  // 0.3: preferences are raised by up to 30%, at random
+  double noise = 0;  // 0.3 raises preferences at random by up to 30%
 };
 
 enum class Outcome : std::uint8_t { placed, impossible, stopped };

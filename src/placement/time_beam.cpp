@@ -374,9 +374,9 @@ class TimeBeam {
   std::span<const PlacementItem> items_;
   double scale_;
   TurnOrder turns_;
-  std::size_t most_work_, work_ = 0;            // placements carried along, over all turns
-  std::size_t wide_, width_ = 0;                // placements that are carried along: at most, and now
-  std::size_t searched_ = 0;                    // turns so far, without those that repeated a cycle
+  std::size_t most_work_, work_ = 0;  // placements carried along, over all turns
+  std::size_t wide_, width_ = 0;      // most placements that are carried along, and those carried now
+  std::size_t searched_ = 0;          // turns so far, without those that repeated a cycle
   std::size_t failed_ = 0, careful_until_ = 0;  // turns
   std::size_t tries_ = 0;                       // attempts to pass `failed_`
   std::vector<Stop> stops_, seen_;

@@ -25,7 +25,7 @@ enum class MessageKind : std::uint8_t {
   ended,     // `rank` has ended its communicator number `line`
   died,      // `rank` is dead, or, to rank 0, stands still; the text says how that was seen
   standing,  // from rank 0: the text has a byte for each rank, 1 if the rank stands still
-  left,      // `rank` comes to no call any more
+  left,      // `rank` will come to no further call
   gone,      // sent behind `left`, of this rank alone: its process may end
   alive,     // sent every second
   begun,     // from rank 0: all ranks have come together

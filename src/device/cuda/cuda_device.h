@@ -102,7 +102,7 @@ class CudaDevice final : public Device {
   struct LaneSlot {
     cudaStream_t stream = nullptr;  // null: no such lane
     LaneRole role = LaneRole::compute;
-    bool adopted = false;                      // the stream is somebody else's
+    bool adopted = false;                      // true: the caller owns the stream
     std::unique_ptr<LaneResources> resources;  // set for compute lanes that are not adopted
     std::shared_ptr<HostWork> host;            // set for host lanes
   };

@@ -158,7 +158,7 @@ void CudaDevice::end_lane(LaneId lane) {
 
 void CudaDevice::end_stream(const LaneView& ending, const Doing& what) {
   if (ending.resources != nullptr) ending.resources->attention.reset();
-  unregister_lane(ending.stream);  // first: another thread may get the same handle anew
+  unregister_lane(ending.stream);  // comes first, since another thread may then get the same handle anew
   const cudaError_t ended = cudaStreamDestroy(ending.stream);
   if (ended != cudaSuccess && ending.resources != nullptr) register_lane(*ending.resources);
   check(ended, "cudaStreamDestroy", what);

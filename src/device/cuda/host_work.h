@@ -121,7 +121,7 @@ class HostWork {
   // Items are reused: a periodic program soon allocates none.
   std::vector<std::unique_ptr<Item>> items_ STOWAGE_GUARDED_BY(mutex_);
   std::vector<Item*> unused_ STOWAGE_GUARDED_BY(mutex_);
-  std::thread thread_;  // last: it uses the others
+  std::thread thread_;  // the last member: it uses the others
 };
 
 }  // namespace stowage::cuda

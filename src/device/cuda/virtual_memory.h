@@ -24,7 +24,7 @@ class VirtualMemory {
   VirtualMemory& operator=(const VirtualMemory&) = delete;
   ~VirtualMemory();  // requires that the caller has unmapped and freed everything
 
-  // Sizes and addresses below are multiples of it.
+  // Sizes and addresses below are multiples of the granularity.
   Bytes granularity() const { return granularity_; }
 
   void* reserve(Bytes bytes, const Doing& doing);

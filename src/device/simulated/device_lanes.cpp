@@ -27,7 +27,7 @@ void Implementation::destroy_lane(LaneId lane) {
     expect_lane(lane, "destroy_lane");
     ending = std::move(lanes_[lane]);
   }
-  ending.reset();  // joins its thread: not under the mutex
+  ending.reset();  // joins the lane's thread, and so runs without the mutex
   const MutexLock lock(mutex_);
   checker_.remove_lane(lane);
 }
