@@ -99,7 +99,8 @@ __device__ inline std::int32_t sum_in_front(std::int32_t value, std::int32_t* su
   return sum - value;
 }
 
-// A thread writes its bucket's tokens of its block's chunk behind those of the chunks before.
+// A thread writes the tokens that its bucket has in its block's chunk, behind the bucket's tokens of earlier
+// chunks.
 __global__ void token_order_kernel(EmbeddingShape shape, TokenBuckets of, const std::int32_t* tokens) {
   __shared__ SixteenBytes shared[sorted_at_once / 4];
   __shared__ std::int32_t sums[token_buckets];

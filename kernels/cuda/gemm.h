@@ -26,7 +26,7 @@ namespace stowage::cuda {
 struct Matrix {
   const void* data = nullptr;
   DataType type = DataType::f32;
-  bool transposed = false;  // stored [columns, rows]; stored rows are dense
+  bool transposed = false;  // true: stored as [columns, rows]; stored rows are dense
   // Alignment of `data` in bytes, a power of two: less if it points into a tensor.
   std::int64_t alignment = static_cast<std::int64_t>(most_tensor_alignment);
 };
