@@ -157,7 +157,7 @@ class CachingAllocator {
   void begin_iteration();
 
   // Waits for all that was released, then gives granules that no block touches back to the device. Returns
-  // the bytes.
+  // the number of bytes given back.
   Bytes trim();
   // Waits for the stream, whose blocks must have been released, else InvalidInput, and forgets it; the lane
   // may be destroyed then. Throws DeviceError if it cannot be waited for; the call may be repeated. Does
@@ -166,8 +166,8 @@ class CachingAllocator {
   // Sets the limit. If more is mapped now: trims, and maps nothing until enough was released.
   void set_limit(Bytes limit);
 
-  // A pool of memory of its own for work that will be replayed at fixed addresses (graph capture): what it
-  // has stays mapped, and is used by nobody else, until it is destroyed. Up to 8 at a time, else
+  // Makes a pool of memory for work that will be replayed at fixed addresses (graph capture): the pool's
+  // memory stays mapped, and is used by nobody else, until the pool is destroyed. Up to 8 at a time, else
   // InvalidInput. Requests of a stream are routed to it by a PoolScope. `destroy_pool` waits for its streams.
   // It throws InvalidInput while blocks of the pool are live or requests are routed to it, and for the
   // default pool and one that is not there; DeviceError if the device still uses the pool's memory or does

@@ -98,7 +98,7 @@ class Channel {
 
   // Fails this rank, and so the channel with all its lines, on all ranks. The first failure counts.
   virtual void fail(const RankFailure& failure) = 0;
-  // Why the channel's calls fail, as far as this rank knows. Only calls learn that a rank has left.
+  // Returns why the channel's calls fail, as far as this rank knows. Only calls learn that a rank has left.
   virtual std::optional<RankFailure> failure() const = 0;
 
   // Opens a new line. Ranks open their lines in the same order, at any time; words that arrive before this

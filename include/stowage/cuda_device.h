@@ -55,7 +55,7 @@ struct AttentionUse {
   std::uint64_t own = 0;    // launches of Stowage's kernels for bf16 and f16
   std::uint64_t plain = 0;  // launches of Stowage's kernels for f32, in plain arithmetic
   // Why cuDNN did not compute a shape that it might have: a sentence for each shape and direction, in order
-  // of appearance. They go to stderr, too.
+  // of appearance. The refusals go to stderr, too.
   std::vector<std::string> refusals;
 };
 

@@ -1,10 +1,10 @@
 // Pinned host memory for the standard library's containers: a std::pmr::memory_resource over a device's
 // pinned memory, kept and reused by exact size (allocator/pinned_pool.h).
 //
-// Thread-safe. The device outlives it, and it outlives what it gave: containers hold a pointer to it. What
-// still has not come back when it dies is given up with it. Contents may be copied from and to by lanes while
-// nobody changes them. Memory may be given back while a transfer on it still runs only if whoever gets it
-// next is ordered behind that transfer. Errors: OutOfMemory with the device's account, which is no
+// Thread-safe. The device outlives it, and it outlives what it gave: containers hold a pointer to it. Memory
+// that has not come back when the resource dies is given up with it. Contents may be copied from and to by
+// lanes while nobody changes them. Memory may be given back while a transfer on it still runs only if whoever
+// gets it next is ordered behind that transfer. Errors: OutOfMemory with the device's account, which is no
 // std::bad_alloc; InvalidInput for an alignment that is no power of two, and for an address that it did not
 // give (a container's destructor turns that into the program's end).
 #pragma once

@@ -13,7 +13,7 @@ struct RankLaunch {
   int here = 0;               // processes on this machine; 0: not known
   std::string by;             // "mpirun", "srun", "mpiexec", "torchrun" or "the environment"
   std::string rank_variable;  // environment variable that holds `rank`; "": ranks may have no common parent
-  // Where rank 0 listens, for processes that MPI does not know.
+  // Host at which rank 0 listens, for processes that MPI does not know.
   std::string host;
   std::uint16_t port = 0;  // 0: processes find each other over MPI
 };
