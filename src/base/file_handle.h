@@ -1,4 +1,4 @@
-// A file by its descriptor.
+// An open file, by its descriptor.
 #pragma once
 
 #include <unistd.h>

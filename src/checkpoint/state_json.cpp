@@ -68,7 +68,7 @@ std::uint64_t seed_of(const JsonField& field) {
   return value;
 }
 
-// `end`: where the tensors before end; moved behind this one.
+// `end`: the end of the tensors before this one; it is moved behind this one.
 CheckpointTensor tensor_of(const JsonField& field, Bytes& end) {
   field.require_members({"name", "kind", "type", "shape", "offset", "bytes", "checksum"});
   CheckpointTensor tensor;

@@ -21,7 +21,7 @@ struct ModuleHead {
   const char* version = "";
 };
 
-// How a kind of module is found, and what its errors say.
+// Says how a kind of module is found, and what its errors tell the user.
 struct ModuleKind {
   const char* name;         // "the MPI module"
   const char* file;         // "libstowage_mpi.so"

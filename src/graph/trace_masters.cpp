@@ -68,7 +68,7 @@ class MasterWeights {
     taken.narrow = graph_.ops[taken.backward].reads[0];
     const DataType type = graph_.tensors[taken.cast].type;
     const bool is_narrow = type == DataType::bf16 || type == DataType::f16;
-    // The unit must keep an op.
+    // The unit must keep a forward op once the cast is removed.
     if (!is_narrow || graph_.tensors[taken.narrow].type != type || !is_value(taken.cast) ||
         !is_value(taken.narrow) || readers_[taken.narrow].size() != 1 || !readers_[taken.gradient].empty() ||
         forward_ops_[graph_.ops[taken.forward].unit] < 2)

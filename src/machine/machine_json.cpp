@@ -249,7 +249,7 @@ OpSample read_op(const Node& node) {
           node["seconds"].seconds()};
 }
 
-// Reads members that files of cards and older files lack. Returns how many there are.
+// Reads members that files of cards and older files lack. Returns the number of members read.
 std::size_t read_measured_steps(const Node& node, MachineFile& file) {
   std::size_t members = 0;
   const auto read_share = [&](const char* name, double& share) {

@@ -16,7 +16,8 @@ struct Bound {
   std::int64_t least = 0;
 };
 
-// Items that cannot all end in time if none is placed below its bound, whatever else is placed.
+// Bounds that cannot all hold: if none of these items is placed below its bound, they cannot all end in time,
+// whatever else is placed.
 using Nogood = std::vector<Bound>;
 
 // A section's state, which follows from its open items: the items that are not placed yet.

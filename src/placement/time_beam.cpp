@@ -119,7 +119,7 @@ class TimeBeam {
     return within ? options_.width : wide_;
   }
 
-  // The partial placements that were carried along before a turn.
+  // A stop: the partial placements that were carried along just before a turn.
   struct Stop {
     std::size_t turn = 0;
     std::size_t searched = 0;  // turns so far, without those that repeated a cycle
