@@ -14,7 +14,7 @@ struct AttentionShape {
   bool causal = true;
   double dropout = 0;  // rate on the probabilities; the draw is [sample, head, row, column] of the stream
   RandomStream random = {};
-  // [samples, sequence]: keys of positions that are 0 get no weight. Null: all are seen.
+  // [samples, sequence]: keys of positions that are 0 get no weight. Null: all positions are seen.
   const std::int32_t* seen = nullptr;
   bool padded_at_end = false;  // promise: no position of a sample is seen behind an unseen one
 

@@ -169,14 +169,14 @@ const TileLimits& limits_of() {
   return native ? native_limits : widened_limits;
 }
 
-// Makes a tile, summed in place.
+// Computes a tile whose elements have the sums' type: the tile itself takes the sums.
 template <class T>
 void make_tile(const Product<T, Sum<T>>& tile, const T* bias, bool add) {
   multiply_in_runs(tile, add);
   if (bias != nullptr) add_bias(tile.c, tile.c_stride, tile.m, tile.n, bias);
 }
 
-// Makes a tile, summed in f32 and rounded.
+// Computes a tile of C: sums in f32, then rounds.
 template <Narrow T>
 void make_tile(const Product<T>& tile, const T* bias, bool) {
   alignas(64) float sums[native_limits.most.rows * native_limits.most.columns];

@@ -25,7 +25,7 @@ struct LinearCrossEntropy {
   T* logits = nullptr;  // [chunk, outputs], scratch
   // The first outputs, which count; outputs behind them are padding, whose gradients are 0. 0: all count.
   std::int64_t vocabulary = 0;
-  // [outputs], both or none.
+  // [outputs]; `bias` and `dbias` are given together or not at all.
   const T* bias = nullptr;
   T* dbias = nullptr;
   // Scratch for sums of dweight and dbias over the chunks. Needed for narrow types and several chunks, since

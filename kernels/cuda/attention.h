@@ -27,8 +27,8 @@ struct AttentionShape {
   bool causal = true;
   double dropout = 0;  // rate on the probabilities; the draw is [sample, head, row, column] of the stream
   RandomStream random = {};
-  // [samples, sequence]: keys of positions that are 0 get no weight. Null: all are seen. A sample of zeros
-  // alone gives rows of NaN.
+  // [samples, sequence]: keys of positions that are 0 get no weight. Null: all positions are seen. A sample
+  // of zeros alone gives rows of NaN.
   const std::int32_t* seen = nullptr;
   // The caller promises that in each sample of `seen` all seen positions come before the others.
   bool padded_at_end = false;

@@ -1,5 +1,6 @@
 // Softmax cross-entropy over rows of logits. T: float, Bfloat16 or Float16; softmax in f32, the loss in f64.
-// Any width and alignment. Stream order. Throws DeviceError, and InvalidInput where the lane has no scratch.
+// Takes any width and alignment. Stream order. Throws DeviceError, and InvalidInput where the lane has no
+// scratch.
 //
 // loss = mean over the targets >= 0 of log_sum_exp[n] - logits[n, target]; negative targets are ignored.
 // Targets lie on the device and are not checked on the host: one beyond the vocabulary makes the loss NaN.

@@ -58,8 +58,8 @@ inline constexpr DataType data_type<float> = DataType::f32;
 template <>
 inline constexpr DataType data_type<Float16> = DataType::f16;
 
-// Adds a bias behind a GEMM, where cuBLASLt has no algorithm for the epilogue. T: float, Bfloat16 or
-// Float16, computed in f32. Any width and alignment. Stream order, no scratch. Throws DeviceError.
+// Adds a bias behind a GEMM, where cuBLASLt has no algorithm for the epilogue. T: float, Bfloat16 or Float16,
+// computed in f32. Takes any width and alignment. Works in stream order, without scratch. Throws DeviceError.
 // y[row, column] += bias[column]
 template <class T>
 void add_bias(std::int64_t rows, std::int64_t columns, const T* bias, T* y, void* stream);

@@ -1,7 +1,7 @@
 // Launches kernels from C++. Every launch of this folder goes through here: no <<<>>>, so that a C++ compiler
 // can read the .cu files too.
 //
-// Stream order; returns at once. Throws DeviceError that names the kernel.
+// Launches in stream order, and returns at once. Throws DeviceError that names the kernel.
 #pragma once
 
 #include <cstddef>
