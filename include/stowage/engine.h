@@ -144,7 +144,7 @@ struct EngineOptions {
 struct StepOptions {
   double learning_rate = 1e-3;
   // True: updates that the plan speculates are made before the gate. It changes the time, no bit. Not set:
-  // they are, unless each of the last Engine::clipped_in_a_row steps was clipped.
+  // they are made, unless each of the last Engine::clipped_in_a_row steps was clipped.
   std::optional<bool> speculate = std::nullopt;
   // Scales the step's gradients. If the scale is above LossScale::least and the gradient norm is not finite
   // while the loss is, the step counts but changes no weight or optimizer state; tell `next` of it. Not set:
@@ -171,7 +171,7 @@ struct StepReport {
   Bytes device_peak_bytes = 0;         // highest device byte touched so far
   std::uint64_t verified_replays = 0;  // replays whose bits were compared in this step (verify mode)
   double clip_scale = 1;               // factor on the gradients; below 1: the step was clipped
-  bool overflowed = false;             // the norm is not finite, and the step changed nothing
+  bool overflowed = false;             // true: the norm is not finite, and the step changed nothing
   // Updates that began before the gate. Commits undo all of them if the step was clipped or overflowed, else
   // none.
   std::uint64_t speculated_updates = 0;

@@ -96,7 +96,8 @@ PlacementResult solve_placement(std::span<const PlacementItem> items, const Plac
 PlacementResult place(std::span<const PlacementItem> items, Bytes alignment);
 
 // Returns the first fault of a placement in words, "" if there is none: a wrong count, an offset off the
-// alignment, two items that share bytes while both are live, a wrong peak. Knows nothing of how it was made.
+// alignment, two items that share bytes while both are live, a wrong peak. Does not know how the placement
+// was made.
 std::string check_placement(std::span<const PlacementItem> items, const PlacementResult& result,
                             Bytes alignment);
 

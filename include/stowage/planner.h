@@ -96,7 +96,7 @@ struct Answer {
   Bytes peak = 0;     // the smallest budget that the plan fits into; 0 without a plan
   PlanPrice price{};  // price of the plan
   // True: the search ended because nothing else can be faster by more than PlannerSettings::close_enough, or
-  // nothing was left to look at. False: its limits of work ended it.
+  // nothing was left to look at. False: the search ended at its limits of work.
   bool is_complete = true;
 };
 
