@@ -27,7 +27,7 @@ JsonSource source_of_trace_line(std::size_t line);
 // These read a field's value, and throw InvalidInput that names line and field.
 std::string trace_name(const JsonField& field);
 double number_up_to(const JsonField& field, double most);
-Bytes trace_bytes(const JsonField& field);  // from 1 to most_trace_bytes
+Bytes trace_bytes(const JsonField& field);  // returns 1 to most_trace_bytes
 std::int64_t trace_count(const JsonField& field);
 
 // First version with "trained", "replayable", "type", "samples" and "tokens".

@@ -92,7 +92,7 @@ class Star final : public Channel {
 
   StarOptions options_;
   Lines lines_;
-  Descriptor awake_;  // readable when there is something to send
+  Descriptor awake_;  // becomes readable when there is something to send
   mutable Mutex mutex_;
   CondVar changed_;
   std::vector<Peer> peers_;  // the number never changes; the queues are under mutex_
