@@ -27,22 +27,22 @@ std::string_view to_string(AllocatorEventKind kind);
 
 struct AllocatorEvent {
   AllocatorEventKind kind = AllocatorEventKind::allocate;
-  std::uintptr_t address = 0;  // 0 where there is none
-  Bytes bytes = 0;             // allocate, release: of the block
+  std::uintptr_t address = 0;  // address of the memory; 0 if the event has none
+  Bytes bytes = 0;             // allocate, release: bytes of the block
   LaneId stream = 0;
   PoolId pool = default_pool;
-  Bytes free = 0;                 // out_of_memory: what the device and the limit still had
-  std::int64_t microseconds = 0;  // when it was written, since 1970
+  Bytes free = 0;                 // out_of_memory: bytes that the device and the limit still had
+  std::int64_t microseconds = 0;  // time of the event, since 1970
 };
 
 // Blocks and the free bytes between them tile their segment.
 struct SnapshotBlock {
   std::uintptr_t address = 0;
   Bytes bytes = 0;
-  Bytes requested = 0;  // live: of `bytes`, as asked
-  bool live = false;    // a caller has it
-  bool cached = false;  // its stream's cache has it; neither: free bytes of the heap
-  LaneId stream = 0;    // live or cached
+  Bytes requested = 0;  // live: bytes that the caller asked for
+  bool live = false;    // true: a caller holds the block
+  bool cached = false;  // true: its stream's cache holds it; neither live nor cached: free bytes of the heap
+  LaneId stream = 0;    // stream of a live or cached block
 };
 
 // Contiguous mapped memory of one pool.
@@ -50,19 +50,19 @@ struct SnapshotSegment {
   std::uintptr_t address = 0;
   Bytes bytes = 0;
   PoolId pool = default_pool;
-  bool small = false;  // in a zone of the pool that serves blocks of at most half a granule (1 MiB)
+  bool small = false;  // true: lies in a zone of the pool for blocks of at most half a granule (1 MiB)
   std::vector<SnapshotBlock> blocks;
 };
 
 struct AllocatorSnapshot {
   AllocatorStatistics statistics;
-  std::vector<SnapshotSegment> segments;  // by pool, then by address
-  std::uint64_t dropped_events = 0;       // older than the history's entries
+  std::vector<SnapshotSegment> segments;  // ordered by pool, then by address
+  std::uint64_t dropped_events = 0;       // number of events that the history no longer has
   std::vector<AllocatorEvent> events;     // oldest first
 };
 
 struct DeviceSnapshot {
-  int device = 0;  // its number
+  int device = 0;  // number of the device
   AllocatorSnapshot memory;
   // The native stream of a lane, as the files name it; the lane's own number without it.
   std::function<std::uint64_t(LaneId)> native_stream = {};

@@ -39,10 +39,10 @@ using PoolId = std::uint32_t;
 inline constexpr PoolId default_pool = 0;
 
 struct CachingAllocatorOptions {
-  Bytes limit = unlimited;          // of mapped device memory; used in whole granules
-  std::size_t history_entries = 0;  // newest events that the history keeps; 0: none is written
-  // Requests of iterations that come again are recorded, planned and then served by their index, at fixed
-  // addresses: see begin_iteration. All requests of the default pool take turns then.
+  Bytes limit = unlimited;          // most mapped device memory, in whole granules
+  std::size_t history_entries = 0;  // number of events that the history keeps; 0: no history
+  // True: requests of repeated iterations are recorded, planned, and then served by their index, at fixed
+  // addresses (see begin_iteration). All requests of the default pool then take turns.
   bool plan_periods = false;
 };
 
@@ -50,31 +50,32 @@ struct CachingAllocatorOptions {
 struct StreamStatistics {
   LaneId stream = 0;
   PoolId pool = default_pool;
-  Bytes allocated = 0;       // in blocks that callers have, rounded as the allocator does
-  Bytes requested = 0;       // of these blocks, as asked
-  Bytes peak_allocated = 0;  // since the start or `reset_peaks`
-  Bytes cached = 0;          // released on this stream and kept in its cache
+  Bytes allocated = 0;       // bytes of callers' blocks, rounded up by the allocator
+  Bytes requested = 0;       // bytes that callers asked for in these blocks
+  Bytes peak_allocated = 0;  // largest `allocated` since the start or `reset_peaks`
+  Bytes cached = 0;          // bytes released on this stream and kept in its cache
   std::uint64_t allocations = 0;
   std::uint64_t releases = 0;
-  std::uint64_t hits = 0;   // of the allocations: from the stream's own cache
-  std::uint64_t waits = 0;  // inserted into its lane
+  std::uint64_t hits = 0;   // allocations served from the stream's own cache
+  std::uint64_t waits = 0;  // waits inserted into the stream's lane
 };
 
 struct PoolStatistics {
   PoolId pool = default_pool;
-  Bytes allocated = 0;  // sums over its streams
+  Bytes allocated = 0;  // sum over the pool's streams, as are `requested` and `cached`
   Bytes requested = 0;
   Bytes cached = 0;
-  // Largest sum of `allocated`: exact with one stream; with several, as seen whenever a cache does not serve.
+  // Largest sum of `allocated`: exact with one stream; with several, sampled whenever a cache does not serve
+  // a request.
   Bytes peak_allocated = 0;
   Bytes reserved = 0;  // mapped
   Bytes peak_reserved = 0;
-  Bytes largest_free = 0;    // contiguous and mapped, outside the streams' caches
-  double fragmentation = 0;  // of the mapped bytes that nobody has, the share outside of `largest_free`
+  Bytes largest_free = 0;    // largest contiguous mapped range outside the streams' caches
+  double fragmentation = 0;  // share of the free mapped bytes that lies outside of `largest_free`
   std::uint64_t allocations = 0;
   std::uint64_t hits = 0;
   std::uint64_t waits = 0;
-  std::uint64_t retries = 0;  // searches again, behind a synchronisation or an observer
+  std::uint64_t retries = 0;  // searches repeated after a synchronisation or an observer's call
 };
 
 // Counts of plans (CachingAllocatorOptions::plan_periods). Their memory and blocks count to the default pool
@@ -82,11 +83,11 @@ struct PoolStatistics {
 struct PlanStatistics {
   std::uint64_t plans = 0;      // made
   std::uint64_t hits = 0;       // requests that a plan served
-  std::uint64_t unplanned = 0;  // requests as planned that live beyond their iteration
-  std::uint64_t misses = 0;     // others while there was a plan: size, order or stream differ, or no room
+  std::uint64_t unplanned = 0;  // requests that match, but have no planned place: they outlive an iteration
+  std::uint64_t misses = 0;     // requests that a plan refused: size, order or stream differ, or no room
   Bytes bytes = 0;              // span of the kept plans' offsets, which share one range
-  Bytes reserved = 0;           // mapped there; granules that no block touches are lent
-  Bytes allocated = 0;          // in blocks that callers have there
+  Bytes reserved = 0;           // mapped bytes of that range; granules that no block touches are lent
+  Bytes allocated = 0;          // bytes of callers' blocks in that range
 };
 
 struct AllocatorStatistics {
@@ -94,10 +95,10 @@ struct AllocatorStatistics {
   Bytes reserved = 0;
   Bytes peak_reserved = 0;
   std::uint64_t maps = 0;               // device calls that mapped memory
-  std::uint64_t unmapped_granules = 0;  // given back or moved
+  std::uint64_t unmapped_granules = 0;  // granules given back to the device or moved
   std::uint64_t out_of_memory = 0;      // requests that failed
   std::vector<PoolStatistics> pools;
-  std::vector<StreamStatistics> streams;  // by pool and stream
+  std::vector<StreamStatistics> streams;  // ordered by pool and stream
   PlanStatistics planned;
 };
 
@@ -106,7 +107,7 @@ struct OutOfMemoryNotice {
   Bytes requested = 0;
   LaneId stream = 0;
   PoolId pool = default_pool;
-  std::uint32_t times_asked = 0;  // in this request, this time not counted
+  std::uint32_t times_asked = 0;  // earlier notices of the same request
   std::string account;
 };
 // Runs in the thread that asked for memory, which holds no lock: it may release, trim, and add and remove
@@ -132,19 +133,19 @@ class CachingAllocator {
   DeviceBuffer allocate(Bytes bytes, LaneId stream);
   void* allocate_raw(Bytes bytes, LaneId stream);
   // The block may be used again behind the work enqueued so far on its stream and on those recorded. With
-  // `stream`: behind the work enqueued so far on that one, which the caller has ordered behind all use of the
-  // block. Throws InvalidInput for what is not the address of a live block, or a `stream` that is no lane of
-  // the device, and nothing else.
+  // `stream`, the block may be used again behind the work enqueued so far on that stream, which the caller
+  // has ordered behind all use of the block. Throws InvalidInput for what is not the address of a live block,
+  // or a `stream` that is no lane of the device, and nothing else.
   void release_raw(void* address);
   void release_raw(void* address, LaneId stream);
   // Returns the bytes from `address` to its block's end: at least those asked. Throws as release_raw does.
   Bytes block_bytes(const void* address) const;
   // Whether `address` lies in the allocator's range, in a block or not. Takes no lock.
   bool owns(const void* address) const;
-  // `stream` uses the block too, until its release. Throws InvalidInput as release_raw.
+  // Says that `stream` uses the block too, until the block's release. Throws InvalidInput as release_raw.
   void record_stream(const void* address, LaneId stream);
 
-  // An iteration begins. From the first call on the caller names iterations; before, the allocator finds the
+  // Begins an iteration. From the first call on the caller names iterations; before, the allocator finds the
   // period itself. The first iterations are recorded: sizes, order, streams, lifetimes. Blocks that are made
   // and released within an iteration get fixed places from the placement pass, and each later iteration is
   // compared with the plan, request by request. A request that differs in size, order or stream, or would
@@ -156,17 +157,17 @@ class CachingAllocator {
   void begin_iteration();
 
   // Waits for all that was released, then gives granules that no block touches back to the device. Returns
-  // the bytes.
+  // the number of bytes given back.
   Bytes trim();
   // Waits for the stream, whose blocks must have been released, else InvalidInput, and forgets it; the lane
   // may be destroyed then. Throws DeviceError if it cannot be waited for; the call may be repeated. Does
   // nothing for a stream that is not in use.
   void retire_stream(LaneId stream);
-  // Below what is mapped now: trims, and maps nothing until enough was released.
+  // Sets the limit. If more is mapped now: trims, and maps nothing until enough was released.
   void set_limit(Bytes limit);
 
-  // A pool of memory of its own for work that will be replayed at fixed addresses (graph capture): what it
-  // has stays mapped, and is used by nobody else, until it is destroyed. Up to 8 at a time, else
+  // Makes a pool of memory for work that will be replayed at fixed addresses (graph capture): the pool's
+  // memory stays mapped, and is used by nobody else, until the pool is destroyed. Up to 8 at a time, else
   // InvalidInput. Requests of a stream are routed to it by a PoolScope. `destroy_pool` waits for its streams.
   // It throws InvalidInput while blocks of the pool are live or requests are routed to it, and for the
   // default pool and one that is not there; DeviceError if the device still uses the pool's memory or does
@@ -188,10 +189,10 @@ class CachingAllocator {
   // "address", "bytes", "stream", "pool"}, …]}, oldest first; and as a table for people.
   std::string history_json() const;
   std::string history_text() const;
-  // Who holds what, as in the message of OutOfMemory.
+  // Returns who holds what, as the message of OutOfMemory does.
   std::string account() const;
-  // All of it, block by block, and the history, of one moment: no request is served meanwhile. It takes time
-  // in proportion to the blocks.
+  // Returns all memory, block by block, and the history, at one moment: no request is served meanwhile. The
+  // time is in proportion to the number of blocks.
   AllocatorSnapshot snapshot() const;
 
  private:
@@ -200,9 +201,9 @@ class CachingAllocator {
   std::unique_ptr<Implementation> implementation_;
 };
 
-// Routes the requests of `stream` to `pool` while it lives; scopes of one stream nest. At its end they go
-// where they went before: to the default pool if that pool is gone. Nothing happens if the stream was
-// retired.
+// Routes the requests of `stream` to `pool` while the scope lives; scopes of one stream nest. Afterwards
+// requests go to the former pool, or to the default pool if the former one is gone. Nothing happens if the
+// stream was retired.
 class PoolScope {
  public:
   // Throws InvalidInput for a pool that is not there, and a `stream` that is no lane of the device.

@@ -29,7 +29,7 @@ namespace stowage {
 // The rank that failed first, and why.
 struct RankFailure {
   enum class Kind : std::uint8_t {
-    failed,  // the rank said so
+    failed,  // the rank reported a failure
     died,    // the rank's process is gone, or stands still for too long
     ended,   // the rank has ended in order while others needed it
   };
@@ -57,8 +57,8 @@ struct Waiting {
 // abort, which returns once all ranks have been told, runs on another thread.) A rank may be reported more
 // than once.
 struct LineWatcher {
-  std::function<void(const RankFailure&)> failed;  // a rank said so on this line
-  std::function<void(const RankFailure&)> died;    // a rank is gone, and so on every line
+  std::function<void(const RankFailure&)> failed;  // a rank reported a failure on this line
+  std::function<void(const RankFailure&)> died;    // a rank is gone: every line is told
   std::function<void(int rank)> ended;             // a rank has ended its end of this line, or has left
 };
 
@@ -86,18 +86,19 @@ class Channel {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  // Together. Returns the text of each rank, in rank order. A text of more than most_call_bytes / size()
-  // fails the channel and throws InvalidInput on this rank.
+  // Called by all ranks together. Returns the text of each rank, in rank order. A text of more than
+  // most_call_bytes / size() fails the channel and throws InvalidInput on this rank.
   virtual std::vector<std::string> gather(std::string_view text) = 0;
-  // Together. Returns the text of rank `root`, of at most most_call_bytes; the others' are not sent. A longer
-  // text, or a root that is no rank, fails the channel and throws InvalidInput on this rank.
+  // Called by all ranks together. Returns the text of rank `root`, of at most most_call_bytes; the others'
+  // are not sent. A longer text, or a root that is no rank, fails the channel and throws InvalidInput on this
+  // rank.
   virtual std::string from(int root, std::string_view text) = 0;
   // Together.
   void barrier() { from(0, {}); }
 
   // Fails this rank, and so the channel with all its lines, on all ranks. The first failure counts.
   virtual void fail(const RankFailure& failure) = 0;
-  // Why the channel's calls fail, as far as this rank knows. Only calls learn that a rank has left.
+  // Returns why the channel's calls fail, as far as this rank knows. Only calls learn that a rank has left.
   virtual std::optional<RankFailure> failure() const = 0;
 
   // Opens a new line. Ranks open their lines in the same order, at any time; words that arrive before this
@@ -105,7 +106,7 @@ class Channel {
   virtual std::unique_ptr<Line> open_line(LineWatcher watcher) = 0;
 };
 
-// Together. As Channel::from, for a text of any length, by as many calls as that takes.
+// Called by all ranks together. As Channel::from, but for a text of any length, by as many calls as it takes.
 std::string long_text(Channel& channel, int root, std::string_view text);
 
 struct ChannelOptions {
@@ -119,7 +120,7 @@ struct ChannelOptions {
   // exception ends such a wait. So this is called, at most once and by another thread, if a rank is gone that
   // MPI waits for; `why` names it.
   std::function<void(const std::string& why)> stuck = [](const std::string&) {};
-  // A line for the user: who has come from where, who was sent away, who listens where.
+  // Prints a line for the user: who has come from where, who was sent away, who listens where.
   std::function<void(const std::string& line)> say = [](const std::string&) {};
 };
 

@@ -35,15 +35,15 @@ struct CheckpointTensor {
   TensorKind kind = TensorKind::parameter;  // or optimizer_state
   DataType type = DataType::f32;
   std::vector<std::int64_t> shape;
-  Bytes offset = 0;      // in tensors.bin, a multiple of 64
-  Bytes bytes = 0;       // of the value
-  std::string checksum;  // of the value and the zeros behind it; 32 hexadecimal digits
+  Bytes offset = 0;      // position in tensors.bin, a multiple of 64
+  Bytes bytes = 0;       // size of the value
+  std::string checksum;  // covers the value and the zeros behind it; 32 hexadecimal digits
   friend bool operator==(const CheckpointTensor&, const CheckpointTensor&) = default;
 };
 
 struct CheckpointState {
-  std::uint64_t step = 0;  // completed; below 2^63
-  std::uint64_t seed = 0;  // with the step: the key of all random draws
+  std::uint64_t step = 0;  // number of completed steps; below 2^63
+  std::uint64_t seed = 0;  // together with `step`, the key of all random draws
   // The position in the data from which the run goes on, in the reader's own words, e.g. epoch and sample.
   std::map<std::string, std::int64_t> data_position;
   // Everything that the run's arithmetic depends on (model, optimizer, schedule, data): name to value.
@@ -51,7 +51,7 @@ struct CheckpointState {
   std::vector<CheckpointTensor> tensors;
   // A measure of this state, such as an evaluation loss: less is better, and never NaN.
   std::optional<double> score{};
-  std::optional<LossScale> loss_scale{};  // of the next step, in fp16
+  std::optional<LossScale> loss_scale{};  // loss scale of the next step, in fp16
   friend bool operator==(const CheckpointState&, const CheckpointState&) = default;
 };
 
@@ -63,7 +63,7 @@ std::vector<TensorId> lasting_tensors(const Graph& graph);
 // Returns these tensors as a checkpoint has them, without checksums. Throws InvalidInput if they are too
 // large.
 std::vector<CheckpointTensor> checkpoint_tensors(const Graph& graph);
-Bytes checkpoint_bytes(const std::vector<CheckpointTensor>& tensors);  // of tensors.bin
+Bytes checkpoint_bytes(const std::vector<CheckpointTensor>& tensors);  // size of tensors.bin
 
 // Access to a graph's state, wherever it lives: the calls of Engine of the same names.
 struct StateAccess {
@@ -128,7 +128,8 @@ class DamagedCheckpoint : public InvalidInput {
  public:
   DamagedCheckpoint(const std::string& message, std::string good)
       : InvalidInput(message), good_(std::move(good)) {}
-  const std::string& good() const { return good_; }  // its path; empty: there is none
+  // Path of the newest good checkpoint; empty: there is none.
+  const std::string& good() const { return good_; }
 
  private:
   std::string good_;
@@ -140,8 +141,8 @@ std::optional<Checkpoint> open_newest_checkpoint(const std::string& folder);
 
 // Why a checkpoint is kept.
 enum class CheckpointRank : std::uint8_t {
-  newest,  // as long as it is one of the newest
-  best,    // until another is the best
+  newest,  // kept as long as it is one of the newest
+  best,    // kept until another checkpoint is the best
 };
 
 // The folder to which a run writes its checkpoints, locked for this run while the object lives. Not
@@ -154,7 +155,7 @@ class CheckpointFolder {
   // Call before a best checkpoint is written. Throws InvalidInput if `best` exists and is no link: a copy of
   // a run's folder that followed links has a folder of this name, which cannot be replaced.
   void require_best_link() const;
-  ~CheckpointFolder();  // removes a folder that it made and nothing was written to
+  ~CheckpointFolder();  // removes the folder if the constructor made it and it is empty
   CheckpointFolder(const CheckpointFolder&) = delete;
   CheckpointFolder& operator=(const CheckpointFolder&) = delete;
 
@@ -178,7 +179,7 @@ class CheckpointFolder {
   void make_again();
   void remove_older(std::uint64_t step) const;
 
-  bool made_ = false;  // the folder was not there; before `folder_`, which sets it
+  bool made_ = false;  // the folder was not there; declared first, since making `folder_` sets it
   std::string folder_;
   std::uint64_t keep_;
   int lock_ = -1;
@@ -186,7 +187,7 @@ class CheckpointFolder {
 
 // Whether a save goes on beside the training.
 enum class Saving : std::uint8_t {
-  background,  // a copy on the host, and a thread that writes it
+  background,  // a thread writes a copy that lies on the host
   blocking,    // no copy: `save` returns when the checkpoint is written
 };
 
@@ -199,7 +200,7 @@ class CheckpointSaver {
   CheckpointSaver(CheckpointFolder& folder, const Graph& graph, Saving saving);
   ~CheckpointSaver();  // finishes the save that has begun
 
-  Bytes copy_bytes() const;  // of the host copy; 0 without one
+  Bytes copy_bytes() const;  // size of the host copy; 0 without one
 
   // Saves `state` (without tensors) and the values of `access`. Background: waits for the previous save,
   // copies, and returns. Rethrows what `access` throws; `take_failures` has the errors of the disk.

@@ -16,14 +16,14 @@ enum class DeviceBackend : std::uint8_t { simulated, cuda };
 
 struct DeviceRequest {
   std::string name = "auto";        // "auto", "cuda", "cuda:N" or "simulated"
-  CudaOptions cuda = {};            // for a CUDA device; "cuda:N" sets the ordinal
-  SimulatedOptions simulated = {};  // for a simulated one
+  CudaOptions cuda = {};            // options of a CUDA device; "cuda:N" sets the ordinal
+  SimulatedOptions simulated = {};  // options of a simulated device
 };
 
 struct BackendChoice {
   DeviceBackend backend = DeviceBackend::simulated;
-  int ordinal = 0;     // of a CUDA device
-  std::string reason;  // one line: which and why
+  int ordinal = 0;     // number of the CUDA device
+  std::string reason;  // one line: the chosen device, and why
 };
 
 // Chooses without opening. "auto": CUDA if a driver and a card answer, else the simulated device; "simulated"
@@ -33,7 +33,7 @@ BackendChoice choose_device(const std::string& name);
 
 struct ChosenDevice {
   std::unique_ptr<Device> device;
-  std::string reason;  // one line: which and why
+  std::string reason;  // one line: the chosen device, and why
 };
 
 // Chooses and opens. Throws as choose_device, open_cuda_device and open_simulated_device do.

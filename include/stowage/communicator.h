@@ -55,7 +55,7 @@ class Communicator {
   // `whole` and `shares` do not overlap.
   virtual void exchange(LaneId lane, const void* whole, void* shares, Bytes share_bytes,
                         Bytes whole_bytes) = 0;
-  // Same, with no share cut short and the own share at its place.
+  // Same, but no share is cut short, and this rank's share lies at its place in `whole`.
   void all_gather(LaneId lane, void* whole, Bytes share_bytes) {
     const auto ranks = static_cast<Bytes>(size());
     const std::byte* const own = static_cast<std::byte*>(whole) + static_cast<Bytes>(rank()) * share_bytes;
@@ -88,7 +88,7 @@ class Communicator {
 };
 
 struct CommunicatorOptions {
-  // The way into each simulated device. A collective lasts as long as one transfer of all that a rank
+  // The link into each simulated device. A collective lasts as long as one transfer of all that a rank
   // receives from others (of all the bytes of a broadcast). Virtual time: it begins at the latest of the
   // lanes' clocks, and all lanes end together. Otherwise the link counts only in one process and if it is
   // throttled; else bytes take their own time.

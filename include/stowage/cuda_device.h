@@ -18,12 +18,12 @@
 namespace stowage {
 
 struct CudaOptions {
-  int ordinal = 0;  // as the CUDA runtime counts the cards it sees
+  int ordinal = 0;  // number of the card among those that the CUDA runtime sees
   // True: device memory by cuMemMap if the driver has it. False, or without it: cudaMalloc, and `reserve`
   // throws InvalidInput.
   bool virtual_memory = true;
-  // Calls leave the calling thread's current CUDA device as it was, where that one has a context; else they
-  // make this one current.
+  // True: calls leave the calling thread's current CUDA device unchanged if that device has a context.
+  // Otherwise calls make this device current.
   bool keeps_current_device = false;
   Bytes scratch = 32 << 20;  // per compute lane: GEMM workspace and partial sums; part of `overhead`
 };
@@ -51,11 +51,11 @@ std::unique_ptr<Device> open_cuda_device(const CudaOptions& options = {});
 // alike. A method's bits differ from another's. STOWAGE_ATTENTION=cudnn, own or auto (the default) says which
 // methods may be used for bf16 and f16; any other value makes open_cuda_device throw InvalidInput.
 struct AttentionUse {
-  std::uint64_t cudnn = 0;  // cuDNN's fused kernels
-  std::uint64_t own = 0;    // our own for bf16 and f16
-  std::uint64_t plain = 0;  // our own for f32, in plain arithmetic
+  std::uint64_t cudnn = 0;  // launches of cuDNN's fused kernels
+  std::uint64_t own = 0;    // launches of Stowage's kernels for bf16 and f16
+  std::uint64_t plain = 0;  // launches of Stowage's kernels for f32, in plain arithmetic
   // Why cuDNN did not compute a shape that it might have: a sentence for each shape and direction, in order
-  // of appearance. They go to stderr, too.
+  // of appearance. The refusals go to stderr, too.
   std::vector<std::string> refusals;
 };
 
@@ -66,7 +66,8 @@ AttentionUse attention_use();
 // Throws InvalidInput as above.
 LaunchTable cuda_launch_table();
 
-// The table for a device's compute lane, by its backend. Host lanes always use cpu_launch_table().
+// Returns the launch table for a device's compute lane, by the device's backend. Host lanes always use
+// cpu_launch_table().
 LaunchTable launch_table_for(const Device& device);
 
 }  // namespace stowage

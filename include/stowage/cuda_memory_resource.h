@@ -72,7 +72,7 @@ class CudaMemoryResource {
     memory_->release_unused(pointer);
   }
 
-  // Before a stream is destroyed, all of whose memory was given back.
+  // Call before a stream is destroyed; its memory must have been given back.
   void forget_stream(cuda::stream_ref stream) { memory_->forget_stream(stream.get()); }
 
   friend bool operator==(const CudaMemoryResource& a, const CudaMemoryResource& b) {

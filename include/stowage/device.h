@@ -23,7 +23,7 @@ namespace stowage {
 enum class MemoryKind : std::uint8_t {
   device,
   pinned,    // page-locked memory of the host
-  pageable,  // other memory of the host, for values that are not copied: its copies are slower
+  pageable,  // other host memory, for values that are not copied, since copies of it are slower
 };
 const char* to_string(MemoryKind kind);
 
@@ -45,13 +45,13 @@ struct MemoryInfo {
 
 // Counts since the device was opened (or since `reset_counters`).
 struct DeviceCounters {
-  std::uint64_t calls = 0;  // every call that can fail
+  std::uint64_t calls = 0;  // number of calls that could have failed
   std::uint64_t device_allocations = 0;
   std::uint64_t pinned_allocations = 0;
-  double pinning_seconds = 0;  // wall seconds that these took
+  double pinning_seconds = 0;  // wall seconds of the pinned allocations
   Bytes h2d_bytes = 0;
   Bytes d2h_bytes = 0;
-  Bytes highest_device_byte = 0;  // one past the highest touched, from the start of its allocation
+  Bytes highest_device_byte = 0;  // end of the highest byte touched, counted from its allocation's start
 };
 
 enum class AccessMode : std::uint8_t { read, write };  // an update in place is a write and a read
@@ -71,7 +71,7 @@ struct Launch {
   void (*function)(void* context) = nullptr;
   void* context = nullptr;
   std::span<const Access> accesses;
-  double modelled_seconds = 0;  // for virtual time
+  double modelled_seconds = 0;  // duration of the work in virtual time
 };
 
 class Device {
@@ -87,8 +87,8 @@ class Device {
   // Returns memory aligned to at least 256 bytes, never null. Requires bytes > 0. Host memory is zeroed.
   // Throws OutOfMemory with the account.
   virtual void* allocate(MemoryKind kind, Bytes bytes) = 0;
-  // Waits for nothing: the caller has synchronised. Throws InvalidInput for an address that the device did
-  // not give out.
+  // Releases without waiting: the caller has synchronised. Throws InvalidInput for an address that the device
+  // did not give out.
   virtual void release(MemoryKind kind, void* address) = 0;
 
   // Virtual ranges: address space first, memory later. `offset`, `bytes` and `piece` are multiples of
@@ -103,9 +103,9 @@ class Device {
   virtual void unmap(void* range, Bytes offset, Bytes bytes) = 0;
 
   virtual LaneId create_lane(LaneRole role) = 0;
-  virtual void destroy_lane(LaneId lane) = 0;  // after its work is done
-  // A compute lane over a stream that the caller made (a cudaStream_t; null: the legacy default stream), for
-  // order alone: record, wait, synchronise. The stream outlives its use here, and stays when the lane is
+  virtual void destroy_lane(LaneId lane) = 0;  // destroys the lane once its work is done
+  // Makes a compute lane over a stream of the caller's own (a cudaStream_t; null: the legacy default stream),
+  // for order alone: record, wait, synchronise. The stream outlives its use here, and stays when the lane is
   // destroyed. Throws InvalidInput where the device has no native streams, and for a handle that means
   // another stream on each thread.
   virtual LaneId adopt_lane(void* native_stream);
@@ -128,8 +128,8 @@ class Device {
   virtual bool query(EventId event) = 0;        // true when done (or never recorded)
   virtual void synchronise(EventId event) = 0;  // blocks the caller
   virtual void synchronise_lane(LaneId lane) = 0;
-  // Device time between two recorded, finished events. On a card, between an event of a host lane and one of
-  // another lane, it is accurate to some 10 microseconds, and so may be negative.
+  // Returns the device time between two recorded, finished events. On a card, between an event of a host lane
+  // and one of another lane, it is accurate to some 10 microseconds, and so may be negative.
   virtual double elapsed_seconds(EventId from, EventId to) = 0;
 
   // Copies between device memory and host memory; exactly one side is device memory, and the lane's role

@@ -63,7 +63,7 @@ class RecomputeMismatch : public StepError {
       : StepError(error), kernel_(std::move(kernel)), tensor_(std::move(tensor)), step_(step) {}
   const std::string& kernel() const { return kernel_; }
   const std::string& tensor() const { return tensor_; }  // the first of the op's results that differs
-  std::uint64_t step() const { return step_; }           // 0-based
+  std::uint64_t step() const { return step_; }           // number of the step, from 0
 
  private:
   std::string kernel_;
@@ -78,20 +78,20 @@ class RecomputeMismatch : public StepError {
 class NonFinite : public StepError {
  public:
   enum class Origin : std::uint8_t {
-    op,       // everything that `op()` read was finite
+    op,       // `op()` made it: all values that it read were finite
     given,    // `tensor()` is a parameter, optimizer state or an input, and was not finite before the step
     norm,     // gradients are finite, the sum of their squares is not
-    unknown,  // the second run was finite; `op()` is that of the gate, `tensor()` empty
+    unknown,  // the second run was finite; `op()` is the gate's op, `tensor()` is empty
     // The op was not searched for: updates of the step had been made for good (Plan::optimizer_in_backward),
     // and weights and state are lost. `op()` is that of the gate, as for `unknown`.
     not_searched,
   };
   struct Finding {
     Origin origin = Origin::unknown;
-    std::uint64_t step = 0;  // 0-based
+    std::uint64_t step = 0;  // number of the step, from 0
     double loss = 0;
     double grad_norm = 0;
-    std::string kernel;  // of `op()`
+    std::string kernel;  // kernel of `op()`
     std::string tensor;  // the op's result; for `given` the tensor that it read
     std::string text;    // the finding for people, without the step's number and what to do
   };
@@ -104,7 +104,7 @@ class NonFinite : public StepError {
 
 // Selects which times a step's events measure beside its seconds. Every event costs a card some time.
 enum class Measurement : std::uint8_t {
-  step,      // nothing else
+  step,      // the step's seconds alone
   stalls,    // stall_fraction and collective_seconds: events where the compute lane may have to wait, and
              // around collectives
   timeline,  // stalls, and Engine::last_timeline: events around every instruction
@@ -136,7 +136,7 @@ struct EngineOptions {
   // memory are slow, and nothing overlaps them: see Device::copy.
   bool pageable_fallback = false;
   Machine machine;                     // modelled op times, for a device that runs in virtual time
-  std::optional<LaunchTable> kernels;  // of the compute lane; default: launch_table_for(device)
+  std::optional<LaunchTable> kernels;  // kernels of the compute lane; default: launch_table_for(device)
   // Kernels of the host lane. Default: the CPU's; on a simulated device `kernels`, if given.
   std::optional<LaunchTable> host_kernels;
 };
@@ -144,7 +144,7 @@ struct EngineOptions {
 struct StepOptions {
   double learning_rate = 1e-3;
   // True: updates that the plan speculates are made before the gate. It changes the time, no bit. Not set:
-  // they are, unless each of the last Engine::clipped_in_a_row steps was clipped.
+  // they are made, unless each of the last Engine::clipped_in_a_row steps was clipped.
   std::optional<bool> speculate = std::nullopt;
   // Scales the step's gradients. If the scale is above LossScale::least and the gradient norm is not finite
   // while the loss is, the step counts but changes no weight or optimizer state; tell `next` of it. Not set:
@@ -157,7 +157,7 @@ struct StepReport {
   std::uint64_t step = 0;  // 0-based index of the step that was made
   double loss = 0;
   double grad_norm = 0;
-  double seconds = 0;  // from the end of the previous step to the end of this one, less `idle_seconds`
+  double seconds = 0;  // time from the previous step's end to this step's end, less `idle_seconds`
   // Time between the two steps with nothing in flight: from the end of a drain (`drain`, `read`, `write`,
   // `fill`, `last_timeline`) to the begin of this step. 0 if the caller did not drain.
   double idle_seconds = 0;
@@ -165,13 +165,13 @@ struct StepReport {
   double stall_fraction = 0;
   Bytes h2d_bytes = 0;  // measured in this step, without the copies of verify mode
   Bytes d2h_bytes = 0;
-  Bytes peer_bytes = 0;  // received from the other ranks, padding included
+  Bytes peer_bytes = 0;  // bytes received from the other ranks, padding included
   // Seconds this rank spent in collectives, waiting for other ranks included. 0 if not measured.
   double collective_seconds = 0;
   Bytes device_peak_bytes = 0;         // highest device byte touched so far
   std::uint64_t verified_replays = 0;  // replays whose bits were compared in this step (verify mode)
-  double clip_scale = 1;               // of the gradients; below 1: the step was clipped
-  bool overflowed = false;             // the norm is not finite, and the step changed nothing
+  double clip_scale = 1;               // factor on the gradients; below 1: the step was clipped
+  bool overflowed = false;             // true: the norm is not finite, and the step changed nothing
   // Updates that began before the gate. Commits undo all of them if the step was clipped or overflowed, else
   // none.
   std::uint64_t speculated_updates = 0;
@@ -210,18 +210,18 @@ class Engine {
   void drain();
   std::uint64_t completed_steps() const;
 
-  // Copies of a parameter's or optimizer state's current value (drains first). Throw InvalidInput for
-  // any other tensor, DeviceError when the device fails: `read` can then be repeated, and after a
-  // failed `write` the tensor's value is unknown until it is written again.
+  // Read and write the current value of a parameter or optimizer state (drain first). Throw InvalidInput for
+  // any other tensor, DeviceError when the device fails: `read` can then be repeated, and after a failed
+  // `write` the tensor's value is unknown until it is written again.
   std::vector<std::byte> read(TensorId tensor);
   void write(TensorId tensor, std::span<const std::byte> value);
-  // Same for a part of the value, from byte `offset` on.
+  // Read and write a part of the value, from byte `offset` on.
   void read(TensorId tensor, Bytes offset, std::span<std::byte> into);
   void write(TensorId tensor, Bytes offset, std::span<const std::byte> value);
-  // Makes the whole value where it lives: calls `piece` for consecutive parts, and it fills each. A value
-  // with a place on the host is one part, its own bytes there. Other values have parts of at most 4 MiB in
-  // page-locked memory, which begin at multiples of 64 bytes. Rethrows what `piece` throws; the value is then
-  // unknown until it is written again.
+  // Writes the whole value where it lives: calls `piece`, which fills one part, for consecutive parts. A
+  // value with a place on the host is one part, its own bytes there. Other values have parts of at most 4 MiB
+  // in page-locked memory, which begin at multiples of 64 bytes. Rethrows what `piece` throws; the value is
+  // then unknown until it is written again.
   using FillPiece = std::function<void(Bytes offset, std::span<std::byte> piece)>;
   void fill(TensorId tensor, const FillPiece& piece);
 

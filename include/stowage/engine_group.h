@@ -35,8 +35,8 @@ class EngineGroup {
   // the group. Throws InvalidInput if the graphs do not belong together, and what Engine throws.
   EngineGroup(std::span<Device* const> devices, const Graph& whole, std::span<const Graph> ranks,
               const Plan& plan, const EngineOptions& options, const CommunicatorOptions& link = {});
-  // The device of this process, which is the communicator's rank and trains the graph `rank`. Both outlive
-  // the group.
+  // `device`: this process's device, which is the communicator's rank and trains the graph `rank`. Both
+  // outlive the group.
   EngineGroup(Device& device, Communicator& communicator, const Graph& whole, const Graph& rank,
               const Plan& plan, const EngineOptions& options);
   // One device.
@@ -45,20 +45,20 @@ class EngineGroup {
   EngineGroup(const EngineGroup&) = delete;
   EngineGroup& operator=(const EngineGroup&) = delete;
 
-  std::size_t size() const;  // ranks, in all processes
+  std::size_t size() const;  // number of ranks in all processes
 
-  // As Engine's. `inputs` are those of `whole`. Returns the report of the process's first rank, with the
-  // largest peak of its ranks. After an error a group of several devices is lost, since some may have made
-  // the step: other calls throw, and a new group goes on from a checkpoint.
+  // Makes a step, as Engine::step. `inputs` are those of `whole`. Returns the report of the process's first
+  // rank, with the largest peak of its ranks. After an error a group of several devices is lost, since some
+  // may have made the step: other calls throw, and a new group goes on from a checkpoint.
   StepReport step(std::span<const InputData> inputs, const StepOptions& options);
   // Returns each rank's own report of the last step that all have made, for the ranks of this process.
   std::span<const StepReport> reports() const;
   void drain();
   std::uint64_t completed_steps() const;
-  std::span<const BucketId> unpinned() const;  // of its first rank that has some
-  std::vector<Interval> last_timeline();       // of the process's first rank
+  std::span<const BucketId> unpinned() const;  // buckets of the process's first rank that has some
+  std::vector<Interval> last_timeline();       // timeline of the process's first rank
 
-  // Whole values, of tensors of `whole`; as Engine's.
+  // Read and write whole values of tensors of `whole`, as Engine's functions of these names do.
   std::vector<std::byte> read(TensorId tensor);
   void read(TensorId tensor, Bytes offset, std::span<std::byte> into);
   void write(TensorId tensor, std::span<const std::byte> value);

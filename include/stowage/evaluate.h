@@ -19,7 +19,8 @@ class Evaluator {
   // op without a kernel.
   Evaluator(const Graph& graph, const LaunchTable& table, std::uint64_t seed);
 
-  // Bytes of any tensor, to read or to set (inputs, parameters). A slice has none: they are its whole's.
+  // Returns a tensor's bytes, to read or to set (inputs, parameters). A slice has no bytes: they are in its
+  // whole tensor.
   std::vector<std::byte>& value(TensorId tensor) { return values_[tensor]; }
   const Graph& graph() const { return graph_; }
 
@@ -33,7 +34,7 @@ class Evaluator {
   std::vector<std::vector<std::byte>> values_;
 };
 
-// The values an initializer gives a parameter.
+// Writes the values that the parameter's initializer gives to `value`.
 void initialize(const Tensor& tensor, std::uint64_t seed, std::span<std::byte> value);
 
 }  // namespace stowage

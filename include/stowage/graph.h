@@ -22,10 +22,10 @@ namespace stowage {
 
 enum class TensorKind : std::uint8_t {
   parameter,        // lives across steps; written by its update op if it is trained, read by everything else
-  gradient,         // of a parameter (the accumulated, final one or a part of it)
+  gradient,         // gradient of a parameter: the accumulated, final one or a part of it
   optimizer_state,  // lives across steps; touched by update ops alone
   activation,       // made and consumed within a step: forward values and their gradients
-  input,            // given by the caller each step (tokens, targets)
+  input,            // values that the caller gives each step (tokens, targets)
   workspace,        // scratch of exactly one op: in its `writes`, read by nobody
   slice,            // rows of another tensor, without bytes of its own
 };
@@ -53,11 +53,11 @@ struct Tensor {
   DataType type = DataType::f32;
   std::vector<std::int64_t> shape;  // row-major, outermost first; {} is a scalar
   TensorKind kind = TensorKind::activation;
-  Initializer initializer;  // of a parameter; optimizer state starts at zero
+  Initializer initializer;  // initial value of a parameter; optimizer state starts at zero
   // If this is a slice, it is rows [first_row, first_row + shape[0]) of the tensor `whole`.
   TensorId whole = no_id;
   std::int64_t first_row = 0;
-  bool trained = true;  // of a parameter: false where no update changes it, and it has no gradient
+  bool trained = true;  // false: a parameter without gradient that no update changes
 
   std::int64_t elements() const;  // product of shape; 1 for a scalar
   Bytes bytes() const;            // elements() * size_of(type)
@@ -87,8 +87,8 @@ struct Alias {
 struct OpCost {
   double flops = 0;  // floating-point operations
   double bytes = 0;  // memory traffic, reads plus writes
-  // Measured on the device, its launch included (trace.h); replaces flops and bytes there. Steps on the host
-  // go by `bytes` all the same.
+  // The time measured on the device, launch included (trace.h); it replaces flops and bytes there. The time
+  // of host steps still follows from `bytes`.
   std::optional<double> seconds{};
   double peer_bytes = 0;  // received from the other ranks, padding included
   // The type in which the op computes; Machine::flops_of has its rate. Not set: the graph's (work_type in
@@ -147,11 +147,12 @@ struct Graph {
   // E.g. "h.3.mlp", "micro.1.h.3.mlp". Units are numbered in forward order: half-block by half-block, and
   // within it by micro-batch.
   std::vector<std::string> unit_names;
-  // Equal parts of the batch, whose gradients are summed. Program order is layer-major: backward goes from
-  // the last half-block to the first, and within each, as forward does, through micro-batches 0, 1, …
+  // Number of equal parts of the batch, whose gradients are summed. Program order is layer-major: backward
+  // goes from the last half-block to the first, and within each through micro-batches 0, 1, … as forward
+  // does.
   std::uint32_t micro_batches = 1;
-  // Equal, consecutive groups of micro-batches; a power of two that divides micro_batches. A use's gradients
-  // and the loss are added up over them as TreeSum (tree_sum.h) says.
+  // Number of equal, consecutive groups of micro-batches; a power of two that divides micro_batches. The
+  // gradients of a parameter's use, and the loss, are added up over the groups as TreeSum (tree_sum.h) says.
   std::uint32_t gradient_groups = 1;
   // Several devices, the ranks, can train one model together. A rank has a graph of its own, with its part of
   // the batch and its share of every parameter, gradient and optimizer state. The kernels `gather` and
@@ -168,13 +169,13 @@ struct Graph {
     return kind_of(id) == TensorKind::parameter && tensors[whole_of(id)].trained;
   }
   const Op& op(OpId id) const { return ops[id]; }
-  // Of a slice the tensor that it is rows of; any other tensor itself.
+  // Returns the tensor whose rows a slice is; any other tensor itself.
   TensorId whole_of(TensorId id) const { return is_slice(id) ? tensors[id].whole : id; }
   bool is_slice(TensorId id) const { return tensors[id].kind == TensorKind::slice; }
-  // Of a slice: the kind of its whole.
+  // Returns the tensor's kind; for a slice the kind of its whole tensor.
   TensorKind kind_of(TensorId id) const { return tensors[whole_of(id)].kind; }
-  Bytes offset_in_whole(TensorId id) const;  // of a slice; 0 for others
-  // Returns by tensor its slices, in order.
+  Bytes offset_in_whole(TensorId id) const;  // position of a slice in its whole tensor; 0 for others
+  // Returns for each tensor its slices, in order.
   std::vector<std::vector<TensorId>> slices() const;
   std::uint32_t half_block_of(std::uint32_t unit) const { return unit / micro_batches; }
   std::uint32_t micro_batch_of(std::uint32_t unit) const { return unit % micro_batches; }

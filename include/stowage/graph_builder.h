@@ -34,12 +34,12 @@ std::string_view to_string(DecayedParameters decayed);  // "matrices", "all"
 // having a part of one on the device; a plan of many smaller parameters has some of them there, and more ops
 // make planning longer. The rule knows the graph alone.
 struct ChunkGrid {
-  Bytes slice_bytes = 8_MiB;      // about, or more; so large a transfer is efficient on any link
-  std::int64_t most_slices = 16;  // of a parameter: steps of 6 % of it; 1: none is cut
-  // A parameter is cut if it has bytes for so many slices …
+  Bytes slice_bytes = 8_MiB;      // least size, roughly: so large a transfer is efficient on any link
+  std::int64_t most_slices = 16;  // limit per parameter: slices of 6 % of it; 1: no parameter is cut
+  // A parameter is cut only if it has bytes for so many slices.
   std::int64_t least_slices = 4;
-  // … and this fraction of all parameters' bytes: GPT-2's and BERT-base's token table, no layer of a deep
-  // model.
+  // A parameter is cut only if it has this fraction of all parameters' bytes: GPT-2's and BERT-base's token
+  // table has, a layer of a deep model has not.
   double least_share = 0.15;
 };
 
@@ -73,7 +73,7 @@ class GraphBuilder {
     std::vector<Value> reads;
     std::vector<Value> writes;
     std::vector<Alias> may_alias;
-    OpCost cost;  // bytes 0: the operands' bytes, each read or written once
+    OpCost cost;  // bytes 0: counts each operand's bytes once
     // True: the op writes the loss (or a micro-batch's part of it) and, taking the loss's own gradient as 1,
     // its inputs' gradients as well; `finish` makes it the first backward op of its unit. It must stand in
     // the last half-block, with nothing but `add_loss` behind it in its unit; its rule adds no op.
@@ -82,7 +82,7 @@ class GraphBuilder {
   };
   // The micro-batch of the unit that is being built.
   struct MicroBatch {
-    std::uint32_t index = 0;  // in the graph
+    std::uint32_t index = 0;  // the micro-batch's number in this graph
     std::uint32_t count = 1;
     BatchShare share{};
     // Its number in the whole batch, which has `parts()` micro-batches.
@@ -170,8 +170,8 @@ class GraphBuilder {
   // Forward and backward only, for gradient checks: gradients are left as they are, and parameters whole.
   Graph finish_without_update(Value loss);
 
-  // After finish: the final gradient of a parameter or input value, no_id if none. If ranks share the batch,
-  // a parameter's is that of its last use.
+  // After finish: returns the final gradient of a parameter or input value; no_id if there is none. If ranks
+  // share the batch, the gradient of the parameter's last use is returned.
   TensorId gradient_of(Value of) const;
   // After finish: the summands of gradient_of a parameter, from left to right: for each use the gradient of
   // all micro-batches. Ranks that share a batch add up each of these by itself, so that the bits are those of
@@ -204,23 +204,25 @@ class GraphBuilder {
   MicroBatch micro_batch_;
   std::string half_block_;           // the name of the open unit
   std::vector<BackwardRule> rules_;  // by forward op
-  std::vector<bool> turns_;          // by forward op: it becomes a backward op
-  std::vector<bool> is_loss_;        // by tensor: one that add_loss was given or made
+  std::vector<bool> turns_;          // by forward op: whether it becomes a backward op
+  std::vector<bool> is_loss_;        // by tensor: whether add_loss was given it or made it
   std::map<std::string, TensorId, std::less<>> parameters_;
   std::map<std::string, std::int64_t, std::less<>> random_keys_;
-  std::map<std::pair<TensorId, std::uint32_t>, Use> uses_;   // by parameter and number of its use
-  std::map<TensorId, std::uint32_t> uses_seen_;              // by parameter: in the running unit
-  std::map<TensorId, std::vector<TensorId>> use_gradients_;  // by parameter, in the order of their addition
+  std::map<std::pair<TensorId, std::uint32_t>, Use> uses_;  // sums by parameter and number of its use
+  std::map<TensorId, std::uint32_t> uses_seen_;  // by parameter: number of its uses met in the running unit
+  // Gradients by parameter, in the order of their addition.
+  std::map<TensorId, std::vector<TensorId>> use_gradients_;
   TreeSum<Value> loss_;
-  std::uint32_t losses_ = 0;                     // that sum_loss was given
-  OpId running_ = no_id;                         // forward op whose rule is running
-  std::vector<Gradient> gradients_;              // by tensor, as are the next three
-  std::vector<std::uint32_t> gradient_tensors_;  // that gradient_like made, for their names
-  std::vector<OpId> producers_;                  // no_id: none yet
+  std::uint32_t losses_ = 0;         // number of losses that sum_loss was given
+  OpId running_ = no_id;             // forward op whose rule is running
+  std::vector<Gradient> gradients_;  // by tensor, as are the next three
+  // Number of gradients that gradient_like made, for their names.
+  std::vector<std::uint32_t> gradient_tensors_;
+  std::vector<OpId> producers_;  // no_id: none yet
   std::vector<bool> wants_gradient_;
 
   std::string micro_batch_prefix() const;
-  std::string shared(const std::string& name) const;  // by all micro-batches
+  std::string shared(const std::string& name) const;  // returns the name that all micro-batches share
   std::string scoped(const std::string& name) const;
   Value add_tensor(Tensor tensor);
   Value add_parameter(Tensor tensor);

@@ -9,7 +9,7 @@
 
 namespace stowage {
 
-// A row of memory_table.
+// The number of a row of memory_table.
 enum class MemoryId : std::uint8_t { device, host };
 struct MemoryRow {
   std::string_view name;
@@ -17,9 +17,10 @@ struct MemoryRow {
 };
 inline constexpr std::array memory_table{MemoryRow{"device", true}, MemoryRow{"host", false}};
 
-// A row of lane_table. A lane is a queue that works in order: it moves bytes from one memory to another, or
-// computes on one. On the peer lane are ops in which devices that train one model together exchange bytes,
-// and small ones on what came of that; it works on the same memory as the compute lane, beside it.
+// The number of a row of lane_table. A lane is a queue that works in order: it moves bytes from one memory to
+// another, or computes on one. The peer lane runs the ops by which devices that train one model together
+// exchange bytes, and small ops on the exchanged values; it works beside the compute lane, on the same
+// memory.
 enum class LaneRole : std::uint8_t { compute, h2d, d2h, host, peer };
 struct LaneRow {
   std::string_view name;

@@ -124,25 +124,25 @@ namespace stowage {
 
 // The values that change from step to step. The engine keeps one copy that kernels read when they run.
 struct StepContext {
-  std::uint64_t step = 0;  // 0 for the first
+  std::uint64_t step = 0;  // number of the step, from 0
   std::uint64_t seed = 0;
   double learning_rate = 0;
   bool speculate = true;  // whether updates before the gate are made
   // The factor by which the loss, and so every gradient of the step, is multiplied: a power of two.
   double loss_scale = 1;
-  // The steps among `step` that changed no weight: AdamW's own count leaves them out.
+  // Number of the steps before `step` that changed no weight; AdamW's own count leaves them out.
   std::uint64_t skipped_steps = 0;
 };
 
 struct Operand {
   void* data = nullptr;            // device address, or host address on the host lane
-  const Tensor* tensor = nullptr;  // type and shape
+  const Tensor* tensor = nullptr;  // the operand's type and shape
 };
 
 struct LaunchArguments {
   const Op* op = nullptr;
-  std::span<const Operand> reads;   // in the order of op->reads
-  std::span<const Operand> writes;  // in the order of op->writes
+  std::span<const Operand> reads;   // operands in the order of op->reads
+  std::span<const Operand> writes;  // operands in the order of op->writes
   StepContext step;
   void* stream = nullptr;         // the lane's native stream; null where kernels run in place
   std::span<std::byte> record{};  // an update's undo record
@@ -156,7 +156,7 @@ class LaunchTable {
   void add(std::string name, Kernel kernel);
   // Throws InvalidInput that names op and kernel when the name is unknown.
   Kernel find(const Op& op) const;
-  Kernel find_if_present(const std::string& name) const;  // else null
+  Kernel find_if_present(const std::string& name) const;  // null if there is no such kernel
 
  private:
   std::map<std::string, Kernel, std::less<>> kernels_;

@@ -15,11 +15,11 @@ namespace stowage {
 
 struct LossScale {
   static constexpr double least = 1, first = 0x1p16, most = 0x1p24;
-  static constexpr std::uint64_t steps_to_double = 2000;  // as PyTorch's GradScaler
+  static constexpr std::uint64_t steps_to_double = 2000;  // the interval of PyTorch's GradScaler
 
   double scale = first;               // a power of two from `least` to `most`
   std::uint64_t finite_in_a_row = 0;  // steps since the scale changed or overflowed; below steps_to_double
-  std::uint64_t skipped_steps = 0;    // all steps whose gradients overflowed
+  std::uint64_t skipped_steps = 0;    // number of all steps whose gradients overflowed
 
   friend bool operator==(const LossScale&, const LossScale&) = default;
 };

@@ -30,31 +30,31 @@ struct Link {
 enum class PeerPath : std::uint8_t {
   apart,        // links of their own, such as NVLink
   link,         // the links to the host: received bytes take part of h2d, sent bytes of d2h
-  host_memory,  // the same, and host memory, where each byte is written and read
+  host_memory,  // links to the host, and host memory, where each byte is written and read
 };
 
 struct Machine {
   Link h2d;
   Link d2h;
-  Link peer{};  // over which a device receives from all its peers together
+  Link peer{};  // link over which a device receives from all its peers together
   PeerPath peer_path = PeerPath::apart;
   double flops_per_second = 300e9;  // matrix multiplication on the device, in the graph's work type
-  double flops_by_type[data_type_count] = {};  // of ops that say another type; 0: not known
+  double flops_by_type[data_type_count] = {};  // the rate of ops whose cost names another type; 0: not known
   double device_bytes_per_second = 15e9;       // device memory, reads plus writes
   double launch_seconds = 5e-6;                // fixed cost of one op on the compute lane
   double host_bytes_per_second = 10e9;         // host memory in the optimizer's pattern, reads plus writes
-  // Rates of lanes while others work at the same time; by default nothing is shared.
-  // A direction of the link while the other one moves bytes too; never more than alone. If peers' bytes pass
+  // Rates of lanes while others work at the same time; by default nothing is shared. The rate of a link's
+  // direction while the other direction moves bytes too; never above its rate alone. If peers' bytes pass
   // through the link, they and copies share it fairly, and both directions are at work.
   double h2d_both_bytes_per_second = as_alone;
   double d2h_both_bytes_per_second = as_alone;
-  // Host memory in all: a byte of a copy counts once, host steps as above. It is shared fairly: what one user
-  // leaves, the others have.
+  // Host memory's rate in all: a byte of a copy counts once, host steps as above. Users share it fairly, and
+  // one user may take the rate that another leaves.
   double host_total_bytes_per_second = as_alone;
   // Fractions of its speed, above 0 and at most 1, that a lane keeps if the device computes with the host's
   // own cores, as the simulated device does.
-  double compute_beside_copy = 1;  // for each direction that moves bytes
-  double compute_beside_host = 1;  // while the host lane works
+  double compute_beside_copy = 1;  // the compute lane, for each copy direction that moves bytes
+  double compute_beside_host = 1;  // the compute lane, while the host lane works
   double host_beside_compute = 1;
   // Device memory that no plan can use: the context, libraries and their workspaces. A device budget is an
   // arena and this overhead; the two functions below are the only place that knows it.
@@ -76,8 +76,8 @@ struct Machine {
 
 // Byte limits of a run.
 struct Budget {
-  Bytes device = unlimited;  // Machine::overhead_bytes included
-  Bytes host = unlimited;    // pinned and pageable together
+  Bytes device = unlimited;  // device bytes, Machine::overhead_bytes included
+  Bytes host = unlimited;    // host bytes, pinned and pageable together
 };
 
 }  // namespace stowage

@@ -69,8 +69,8 @@ struct LinkRates {
 // The devices of a machine that has several of one kind, which can train one model together.
 struct PeerDevices {
   int devices = 1;                  // 1 to 64
-  int devices_per_host_memory = 1;  // devices at one host memory (a socket's), whose rates the file has
-  Link link;                        // over which a device receives from all others together
+  int devices_per_host_memory = 1;  // devices that share a host memory (a socket's), which the rates are of
+  Link link;                        // link over which a device receives from all others together
   // The way from one device to another. `host_memory`: no device reads another's memory. A measurement tells
   // the other two apart, by whether gathers and copies slow each other; the cost of host memory is then in
   // `link`.
@@ -78,7 +78,7 @@ struct PeerDevices {
   // Measured times of a gather and an exchange by all devices, by the bytes that each device receives. Empty
   // if not measured.
   std::vector<CopySample> gathers{}, exchanges{};
-  std::optional<LinkRates> together{};  // measured: each device's link while all devices' links are as busy
+  std::optional<LinkRates> together{};  // rates of a device's link while all devices' links are as busy
 };
 
 struct MachineFile {
@@ -87,20 +87,21 @@ struct MachineFile {
   std::string host;       // the host's name
   std::string processor;  // the host's CPU
   std::string measured;   // UTC, e.g. "2026-11-21T13:50:00Z"
-  std::string note;       // how: quick or full, and what else should be known
+  std::string note;       // how it was measured (quick or full), and remarks
 
-  Bytes device_bytes = 0;    // device memory in all; 0 where it has no limit of its own
-  Bytes overhead_bytes = 0;  // the part that context, libraries and workspaces held after products had run
+  Bytes device_bytes = 0;  // device memory in all; 0 where it has no limit of its own
+  // Device memory that context, libraries and workspaces held after products had run.
+  Bytes overhead_bytes = 0;
 
   CopyCurve h2d;  // alone
   CopyCurve d2h;
-  CopyCurve h2d_both;  // while as much goes the other way
+  CopyCurve h2d_both;  // h2d copies while as many bytes go the other way
   CopyCurve d2h_both;
 
-  std::vector<MatrixRate> matrix;      // one per work type
+  std::vector<MatrixRate> matrix;      // one rate per work type
   double device_bytes_per_second = 0;  // device memory, reads plus writes
-  double launch_seconds = 0;           // an op in a row of tiny ops
-  std::vector<HostRate> host_rates;    // by rising number of threads
+  double launch_seconds = 0;           // duration of one op in a row of tiny ops
+  std::vector<HostRate> host_rates;    // rates by rising number of threads
   std::vector<OpSample> ops;           // empty: not measured
   // As in Machine, for a device that computes with the host's own cores; 1 for others.
   double compute_beside_copy = 1;

@@ -44,13 +44,13 @@ struct ModelDescription {
   std::int64_t layers = 0;
   std::int64_t width = 0;
   std::int64_t heads = 0;
-  std::int64_t vocabulary = 0;  // tokens, without padding
+  std::int64_t vocabulary = 0;  // number of tokens, without padding
   std::int64_t positions = 0;   // rows of the table of positions: the longest sequence
   double embedding_dropout = 0.1;
   double attention_dropout = 0.1;
-  double residual_dropout = 0.1;  // of BERT: the same as embedding_dropout
-  double epsilon = 1e-5;          // of the norms
-  // Kept for whoever reads the file next; nothing here depends on them.
+  double residual_dropout = 0.1;  // BERT's equals embedding_dropout
+  double epsilon = 1e-5;          // epsilon of the layer norms
+  // Ids that are only passed on to the next config.json; nothing here depends on them.
   std::optional<std::int64_t> begin_token{}, end_token{}, padding_token{};
   friend bool operator==(const ModelDescription&, const ModelDescription&) = default;
 };
@@ -62,11 +62,11 @@ std::string to_json(const ModelDescription& model);
 // Reads config.json in the folder `path`, or beside the file `path`. Throws InvalidInput.
 ModelDescription read_model_description(const std::string& path);
 
-// The model's sizes, dropouts and epsilon, with `sequence` the positions; BERT's with its pre-training heads.
-// Throw InvalidInput for a model of another kind.
+// Return the model's sizes, dropouts and epsilon, with `sequence` the positions; BERT has its pre-training
+// heads. Throw InvalidInput for a model of another kind.
 GptConfig gpt_config(const ModelDescription& model);
 BertConfig bert_config(const ModelDescription& model);
-// The inverse; positions are the sequence.
+// The inverse of gpt_config and bert_config; positions are the sequence.
 ModelDescription describe(const GptConfig& config);
 ModelDescription describe(const BertConfig& config);
 
@@ -114,11 +114,11 @@ class ExportFolder {
  public:
   // Throws InvalidInput if `folder` exists and is not an empty folder, or cannot be made.
   explicit ExportFolder(std::string folder);
-  ~ExportFolder();  // removes what is not committed
+  ~ExportFolder();  // removes the folder unless it was committed
   ExportFolder(const ExportFolder&) = delete;
   ExportFolder& operator=(const ExportFolder&) = delete;
 
-  const std::string& path() const;  // to write into
+  const std::string& path() const;  // folder to write into
   // Flushes the folder to the disk and gives it its name. Throws Error.
   void commit();
 

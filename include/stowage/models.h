@@ -53,16 +53,18 @@ struct GptConfig {
   std::int64_t batch = 8;
   std::int64_t micro_batches = 1;    // divides the batch
   std::int64_t gradient_groups = 1;  // a power of two that divides micro_batches
-  std::int64_t rank = 0, ranks = 1;  // of devices that share the batch; ranks divides gradient_groups
-  double dropout = 0;                // at each of the three places below
+  // The number of this device among the `ranks` devices that share the batch; `ranks` divides
+  // gradient_groups.
+  std::int64_t rank = 0, ranks = 1;
+  double dropout = 0;  // rate at each of the three places below
   // Tokens whose logits exist at once (nn::linear_cross_entropy). Not set: default_head_tokens. 0: all, as
   // the tensor `logits`.
   std::optional<std::int64_t> head_tokens{};
-  std::int64_t padded_vocabulary = 0;         // at least the vocabulary; 0: the same
-  std::optional<double> embedding_dropout{};  // instead of `dropout`: behind the sum of both embeddings
-  std::optional<double> attention_dropout{};  // … on the attention probabilities
-  std::optional<double> residual_dropout{};   // … on what each branch adds to the trunk
-  double epsilon = 1e-5;                      // of the norms
+  std::int64_t padded_vocabulary = 0;         // at least the vocabulary; 0: equal to it
+  std::optional<double> embedding_dropout{};  // rate behind the sum of both embeddings, instead of `dropout`
+  std::optional<double> attention_dropout{};  // rate on the attention probabilities, likewise
+  std::optional<double> residual_dropout{};   // rate on the result of each branch, likewise
+  double epsilon = 1e-5;                      // epsilon of the layer norms
 };
 
 struct Gpt {
@@ -112,27 +114,29 @@ struct BertConfig {
   std::int64_t batch = 8;
   std::int64_t micro_batches = 1;    // divides the batch
   std::int64_t gradient_groups = 1;  // a power of two that divides micro_batches
-  std::int64_t rank = 0, ranks = 1;  // of devices that share the batch; ranks divides gradient_groups
-  double dropout = 0;  // behind the embedding's norm, on what branches add, and on probabilities
+  // The number of this device among the `ranks` devices that share the batch; `ranks` divides
+  // gradient_groups.
+  std::int64_t rank = 0, ranks = 1;
+  double dropout = 0;  // rate behind the embedding's norm, on each branch's result, and on probabilities
   // Tokens whose logits exist at once (nn::linear_cross_entropy). Not set: default_head_tokens. 0: all, as
   // the tensor `logits`.
   std::optional<std::int64_t> head_tokens{};
-  std::int64_t padded_vocabulary = 0;         // at least the vocabulary; 0: the same
-  std::optional<double> attention_dropout{};  // instead of `dropout`, on the attention probabilities
-  double epsilon = 1e-12;                     // of the norms
+  std::int64_t padded_vocabulary = 0;         // at least the vocabulary; 0: equal to it
+  std::optional<double> attention_dropout{};  // rate on the attention probabilities, instead of `dropout`
+  double epsilon = 1e-12;                     // epsilon of the layer norms
   bool pretraining = false;
-  bool padding_at_end = false;  // as nn::AttentionOptions has it, of Bert::seen
+  bool padding_at_end = false;  // nn::AttentionOptions::padding_at_end, for the mask Bert::seen
 };
 
 struct Bert {
   Value tokens;   // i32 [batch * sequence]
   Value targets;  // i32 [batch * sequence], negative: ignored
-  Value loss;     // f64 scalar: of masked tokens, plus of next sentences
+  Value loss;     // f64 scalar: masked tokens' loss plus next sentences' loss
   // [batch * sequence, padded vocabulary]; empty unless head_tokens is 0 and the batch not split
   Value logits;
   // These four are empty without `pretraining`.
   Value token_types;    // i32 [batch * sequence], 0 or 1: the segment
-  Value seen;           // i32 [batch * sequence], 0 at padding; a sample must have one that is not
+  Value seen;           // i32 [batch * sequence], 0 at padding; no sample may be all padding
   Value next_sentence;  // i32 [batch]: 0 where the second segment follows, 1 where not, negative: ignored
   Value next_sentence_logits;  // [batch, 2]; empty where the batch is split
 };

@@ -20,7 +20,7 @@ struct AttentionOptions {
   std::int64_t heads = 1;
   std::int64_t sequence = 1;
   bool causal = true;
-  double dropout = 0;  // on the attention probabilities
+  double dropout = 0;  // rate on the attention probabilities
   // i32 [batch * sequence], 0 at padding: keys there get no weight, as with a mask of -infinity on the
   // scores. Every sample must have a position that is seen. Empty: all positions are seen.
   Value seen{};
@@ -32,8 +32,8 @@ struct AttentionOptions {
 struct LinearCrossEntropyOptions {
   bool transposed = false;      // the weight is transposed, as in linear
   std::int64_t chunk = 0;       // tokens whose logits exist at once; 0: all
-  std::int64_t vocabulary = 0;  // as in cross_entropy
-  Value bias{};                 // [columns], or empty; its gradient is written with the others
+  std::int64_t vocabulary = 0;  // number of columns that count, as in cross_entropy
+  Value bias{};                 // [columns], or empty; one op writes its gradient and the others
 };
 
 // table[V,C], positions[S,C] or empty. -> [N,C]
@@ -55,7 +55,7 @@ Value first_token(GraphBuilder& builder, std::string name, Value x, std::int64_t
 // qkv [N,3C]: queries, keys, values side by side, each split in heads. Softmax in one pass with its
 // log-sum-exp saved (Dao et al., "FlashAttention"), so that probabilities are never stored.
 Value attention(GraphBuilder& builder, std::string name, Value qkv, const AttentionOptions& options);
-// No op at all for probability 0.
+// Adds no op if the probability is 0.
 Value dropout(GraphBuilder& builder, std::string name, Value x, double probability);
 Value add(GraphBuilder& builder, std::string name, Value a, Value b);
 // a + dropout(b), in one op.

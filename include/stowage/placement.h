@@ -12,7 +12,7 @@
 
 namespace stowage {
 
-// Live in the half-open interval [first, last). `bytes` > 0.
+// A buffer that is live in the half-open interval [first, last). `bytes` > 0.
 struct PlacementItem {
   std::int64_t first = 0;
   std::int64_t last = 0;
@@ -20,10 +20,10 @@ struct PlacementItem {
 };
 
 struct PlacementResult {
-  std::vector<Bytes> offsets;  // by item, multiples of the alignment
+  std::vector<Bytes> offsets;  // one offset per item, a multiple of the alignment
   Bytes peak = 0;              // max over items of offset + bytes (not rounded up)
   Bytes lower_bound = 0;       // largest sum of aligned-up sizes live at one time, less the slack of rounding
-  Bytes proven_bound = 0;  // no placement has a smaller peak; more than lower_bound where a search showed it
+  Bytes proven_bound = 0;      // no placement has a smaller peak; above lower_bound if a search proved so
 
   bool optimal() const { return peak == proven_bound; }
 };
@@ -69,7 +69,7 @@ struct PlacementStrategies {
 };
 
 struct PlacementProgress {
-  Bytes peak = 0;  // of the best placement so far
+  Bytes peak = 0;  // peak of the best placement so far
   Bytes proven_bound = 0;
   std::uint64_t nodes = 0;  // branchings and moves so far
 };
@@ -79,7 +79,7 @@ struct PlacementOptions {
   // The search ends with the first placement whose peak is no larger, or once it is known that there is none.
   // 0: looks for the smallest peak.
   Bytes capacity = 0;
-  std::uint64_t node_limit = 1'000'000;  // branchings and moves; 0: greedy orders alone
+  std::uint64_t node_limit = 1'000'000;  // limit of branchings and moves; 0: only greedy orders are tried
   // Called every few hundred nodes; false ends the search. Callers with a clock put their limit here.
   std::function<bool(const PlacementProgress&)> keep_going;
   PlacementStrategies strategies = {};
@@ -96,7 +96,8 @@ PlacementResult solve_placement(std::span<const PlacementItem> items, const Plac
 PlacementResult place(std::span<const PlacementItem> items, Bytes alignment);
 
 // Returns the first fault of a placement in words, "" if there is none: a wrong count, an offset off the
-// alignment, two items that share bytes while both are live, a wrong peak. Knows nothing of how it was made.
+// alignment, two items that share bytes while both are live, a wrong peak. Does not know how the placement
+// was made.
 std::string check_placement(std::span<const PlacementItem> items, const PlacementResult& result,
                             Bytes alignment);
 

@@ -36,10 +36,10 @@ using Position = std::int64_t;
 
 // The place of a bucket's value through the step.
 enum class Residency : std::uint8_t {
-  resident,    // in the arena for the whole step and across steps
+  resident,    // kept in the arena, across steps too
   held,        // brought in once per step, kept from first to last use
   streamed,    // brought in for each use or group of uses
-  offloaded,   // on the host between some of its uses: from forward to backward, or in long pauses
+  offloaded,   // moved to the host between some uses: from forward to backward, or in long pauses
   recomputed,  // dropped after forward, rebuilt in backward
   transient,   // lives between its writer and its last reader
   host,        // never on the device
@@ -121,7 +121,7 @@ struct Lifetime {
   BucketId bucket = no_id;
   Position first = 0;
   Position last = 0;
-  Bytes offset = 0;  // in the arena
+  Bytes offset = 0;  // position in the arena
   // The instruction after which the bytes are dead, no_id for residents. Every other use of the
   // lifetime happens before it.
   InstructionId end = no_id;
@@ -130,7 +130,7 @@ struct Lifetime {
 
 enum class InstructionKind : std::uint8_t {
   launch,     // an op of forward or backward, compute or peer lane
-  recompute,  // a forward op once more, compute or peer lane
+  recompute,  // a repeated forward op, compute or peer lane
   prefetch,   // host bucket -> its lifetime, h2d lane
   offload,    // lifetime -> its host bucket, d2h lane
   gate,       // the clip op, host lane: every gradient has landed, and the norm is known
@@ -174,12 +174,12 @@ struct Wait {
 struct Instruction {
   InstructionKind kind = InstructionKind::launch;
   LaneRole lane = LaneRole::compute;
-  OpId op = no_id;              // all but transfers
-  LifetimeId lifetime = no_id;  // prefetch, offload
+  OpId op = no_id;              // set unless the instruction is a transfer
+  LifetimeId lifetime = no_id;  // set for prefetch and offload
   // On the compute and peer lane: the lifetimes that hold its operands, one per bucket touched.
   std::vector<LifetimeId> uses{};
-  // Minimal: lane order, the gate and other waits imply none of them. Removing any one makes the plan wrong.
-  // Waits and lane order together have no cycle.
+  // The list is minimal: lane order, the gate and other waits imply none of its waits. Removing any wait
+  // makes the plan wrong. Waits and lane order together have no cycle.
   std::vector<Wait> waits{};
   // prefetch, offload: the bytes of the bucket that move; empty: all. A parameter that is cut comes in slice
   // by slice, each after its update. If only some of its slices are updated on the host, the parameter is
@@ -231,29 +231,30 @@ struct Plan {
   std::vector<Bucket> buckets;
   std::vector<Lifetime> lifetimes;
   std::vector<Instruction> instructions;
-  InstructionId gate = no_id;          // the one instruction of that kind
-  Bytes alignment = 256;               // of lifetime offsets: a power of two from 256 up
+  InstructionId gate = no_id;          // the plan's only gate instruction
+  Bytes alignment = 256;               // alignment of lifetime offsets: a power of two, at least 256
   Bytes device_peak_bytes = 0;         // size of the arena: max over lifetimes of offset + bucket bytes
   Bytes live_peak_bytes = 0;           // largest sum of live bytes: no placement could be smaller
-  bool optimizer_in_backward = false;  // host steps may stand before the gate
-  Bytes ring_bytes = 0;                // the gradient ring, page-locked
+  bool optimizer_in_backward = false;  // true: host steps may stand before the gate
+  Bytes ring_bytes = 0;                // size of the gradient ring, which is page-locked
   Bytes host_bytes = 0;                // host buckets outside of the ring, the ring, and the undo records
-  Bytes pinned_bytes = 0;              // the page-locked part of them
+  Bytes pinned_bytes = 0;              // page-locked part of host_bytes
   Bytes undo_bytes = 0;                // undo records of speculated updates
-  Bytes h2d_bytes = 0;                 // per step
-  Bytes d2h_bytes = 0;                 // per step
+  Bytes h2d_bytes = 0;                 // bytes copied per step
+  Bytes d2h_bytes = 0;                 // bytes copied per step
   Bytes bucket_bytes = 0;              // target size of a parameter bucket; 0: one tensor each
-  double predicted_step_seconds = 0;   // where no step is clipped
+  double predicted_step_seconds = 0;   // duration of a step that is not clipped
   double predicted_stall_seconds = 0;
-  // The same if every other step is clipped, and if every step is. They differ only with speculated updates.
+  // Duration of a step if every other step is clipped, and if every step is. Only plans with speculated
+  // updates have different durations.
   double half_clipped_seconds = 0;
   double clipped_seconds = 0;
-  double lower_bound_seconds = 0;  // no plan in the budget takes less
-  std::string bound_by;            // the lane that binds the bound
+  double lower_bound_seconds = 0;  // lower bound: no plan in the budget takes less
+  std::string bound_by;            // lane that determines lower_bound_seconds
   friend bool operator==(const Plan&, const Plan&) = default;
 };
 
-// The bytes of its bucket that a prefetch or offload moves.
+// Returns the bytes of the bucket that a prefetch or offload moves.
 inline ByteRange moved_bytes(const Plan& plan, const Instruction& transfer) {
   if (transfer.part.bytes() > 0) return transfer.part;
   return {0, plan.buckets[plan.lifetimes[transfer.lifetime].bucket].bytes};
@@ -269,26 +270,26 @@ inline std::vector<InstructionId> speculations(const Plan& plan, std::size_t ops
 
 // Why there is no plan. A value for the caller to handle.
 struct Infeasible {
-  Bytes budget = 0;  // that was asked for
+  Bytes budget = 0;  // budget that was asked for
   // The smallest budget that works; every larger one does, too. For host bytes an upper estimate of the
   // minimum.
   Bytes minimum = 0;
-  bool host = false;  // true: these are host bytes; false: device bytes
-  // For device bytes: the op at which the smallest plan has most live bytes. Without meaning for host bytes.
+  bool host = false;  // true: `budget` and `minimum` are host bytes; false: device bytes
+  // For device bytes: the op at which the smallest plan has most live bytes. Means nothing for host bytes.
   std::string op;
   // For host bytes: the search reached its limit of work before it had failed for a budget of 1 % less, so
   // less than `minimum` may work.
   bool at_most = false;
 };
 
-// Seconds from the gate of the step before, at which a step starts.
+// Seconds since the gate of the previous step, at which a step starts.
 struct Interval {
   double begin = 0;
   double end = 0;
 };
 // When each instruction runs once all steps take the same time.
 struct Timeline {
-  std::vector<Interval> instructions;  // by instruction
+  std::vector<Interval> instructions;  // one interval per instruction
   double step_seconds = 0;             // period
   double stall_seconds = 0;            // compute lane idle within the period
 };

@@ -23,7 +23,7 @@ struct CurvePoint {
 
 // Values of consecutive steps, or of one: a run of a million steps is shown in some hundred columns.
 struct RunColumn {
-  std::uint64_t first = 0;  // step, counted from 1
+  std::uint64_t first = 0;  // number of the first step, counted from 1
   std::uint64_t last = 0;
   double least = 0;
   double mean = 0;
@@ -32,13 +32,13 @@ struct RunColumn {
 
 struct RunLine {
   std::string name;
-  bool points = false;  // measured now and then, such as evaluations: drawn as points
+  bool points = false;  // values measured now and then, such as evaluations, drawn as points
   std::vector<RunColumn> columns{};
 };
 
 struct RunChart {
   std::string title;         // "step time": values are seconds
-  bool logarithmic = false;  // values above 0
+  bool logarithmic = false;  // true: values must be above 0
   std::vector<RunLine> lines{};
 };
 
@@ -67,10 +67,10 @@ struct RunHistory {
 };
 
 struct ReportOptions {
-  std::string name{};               // of the model; empty: "training step"
+  std::string name{};               // name of the model; empty: "training step"
   std::string machine_name{};       // e.g. MachineFile::device; may be empty
-  Budget budget{};                  // the one that the plan was made for
-  std::vector<CurvePoint> curve{};  // in any order; empty: no such section
+  Budget budget{};                  // budget that the plan was made for
+  std::vector<CurvePoint> curve{};  // points in any order; empty: the report has no such section
   std::optional<RunHistory> run{};
 };
 

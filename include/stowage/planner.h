@@ -44,7 +44,7 @@ std::string policy_label(std::string_view name);
 
 // The parts of the step that the automatic policy may rebuild in backward.
 enum class Replays : std::uint8_t {
-  within_blocks,  // any part of each half-block
+  within_blocks,  // may rebuild any part of each half-block
   // A Transformer block's activations (with micro-batches: a half-block's) all or not at all, from its input,
   // as most systems checkpoint. For comparisons (docs/recompute.md).
   whole_blocks,
@@ -61,7 +61,7 @@ struct PlanOptions {
   // The order of micro-batches. Not set: the policy chooses. It has no effect on a graph that can be run in
   // one order only.
   std::optional<MicroBatchOrder> order = std::nullopt;
-  Replays replays = Replays::within_blocks;  // of Policy::automatic
+  Replays replays = Replays::within_blocks;  // replays of Policy::automatic
   // Host updates may be made for good before the gate (Plan::optimizer_in_backward), each as soon as its
   // gradient is there. Such a gradient needs no host memory of its own, and no update an undo record. The
   // price: a step whose loss or gradients are not finite, or that fails before its gate, leaves weights and
@@ -70,10 +70,10 @@ struct PlanOptions {
   // Policy::automatic and a graph that neither clips gradients nor has f16 parameters, whose steps may have
   // to be left out; else InvalidInput.
   bool optimizer_in_backward = false;
-  // Host updates may begin before the gate, where that is faster (InstructionKind::speculate). Of
-  // Policy::automatic.
+  // Policy::automatic only. True: host updates may begin before the gate if that is faster
+  // (InstructionKind::speculate).
   bool speculates = true;
-  // Of Policy::automatic, for tests and ablations. Null: the defaults.
+  // Settings of Policy::automatic, for tests and ablations. Null: the defaults.
   std::shared_ptr<const PlannerSettings> settings{};
   // Ends planning from any thread, through its stop_source. The planner's call under way throws Cancelled
   // within a fraction of a second, and so does every later call that needs something new.
@@ -92,11 +92,11 @@ struct PlanPrice {
 struct Answer {
   std::variant<Plan, Infeasible> outcome;
   Bytes need = 0;     // budget with everything on the device and nothing recomputed, as Policy::none
-  Bytes minimum = 0;  // the smallest that works, given enough host memory
+  Bytes minimum = 0;  // smallest budget that works, given enough host memory
   Bytes peak = 0;     // the smallest budget that the plan fits into; 0 without a plan
-  PlanPrice price{};  // of the plan
+  PlanPrice price{};  // price of the plan
   // True: the search ended because nothing else can be faster by more than PlannerSettings::close_enough, or
-  // nothing was left to look at. False: its limits of work ended it.
+  // nothing was left to look at. False: the search ended at its limits of work.
   bool is_complete = true;
 };
 
@@ -122,8 +122,8 @@ class Planner {
   // True if the search for the fastest plan finds one. If it finds none, `answer` takes up to three times as
   // long again for plans of few host bytes, and may have one.
   bool fits(const Budget& budget);
-  // Answer::need and Answer::minimum, which depend on no budget. The minimum of an emulated system is the
-  // least of its configurations and may depend on the machine's rates.
+  // Return Answer::need and Answer::minimum, which depend on no budget. The minimum of an emulated system is
+  // the least of its configurations and may depend on the machine's rates.
   Bytes need_bytes();
   Bytes minimum_bytes();
 
@@ -140,9 +140,9 @@ Bytes minimum_bytes(const Graph& graph, const Machine& machine, const PlanOption
 
 // How speculated updates end, alike in every step.
 enum class Clipping : std::uint8_t {
-  none,        // as they are
-  unexpected,  // undone and made again
-  expected,    // not made before the gate, as the engine does if it expects clipping
+  none,        // updates stay as they are
+  unexpected,  // updates are undone and made again
+  expected,    // no updates before the gate, as in the engine when it expects clipping
 };
 // Predicts when each instruction of the plan runs on this machine, step after step, once all steps take the
 // same time.

@@ -12,8 +12,8 @@ struct RankLaunch {
   int size = 1;               // number of processes; 1: as without a launcher
   int here = 0;               // processes on this machine; 0: not known
   std::string by;             // "mpirun", "srun", "mpiexec", "torchrun" or "the environment"
-  std::string rank_variable;  // the environment variable with `rank`; "": ranks may have no parent in common
-  // Where rank 0 listens, for processes that MPI does not know.
+  std::string rank_variable;  // environment variable that holds `rank`; "": ranks may have no common parent
+  // Host at which rank 0 listens, for processes that MPI does not know.
   std::string host;
   std::uint16_t port = 0;  // 0: processes find each other over MPI
 };

@@ -48,15 +48,15 @@ struct StoredTensor {
   std::string name;
   StoredType type = StoredType::f32;
   std::vector<std::int64_t> shape;  // row-major, outermost first; {} is a scalar
-  Bytes offset = 0;                 // of its first byte, from the end of the header
+  Bytes offset = 0;                 // position of the first byte, from the end of the header
   Bytes bytes = 0;
   friend bool operator==(const StoredTensor&, const StoredTensor&) = default;
 };
 
 struct SafetensorsHeader {
-  std::vector<StoredTensor> tensors;  // by rising offset; their bytes follow one another
+  std::vector<StoredTensor> tensors;  // ordered by offset; their bytes follow one another
   std::map<std::string, std::string> metadata;
-  Bytes data_offset = 0;  // of the first tensor's bytes in the file
+  Bytes data_offset = 0;  // position of the first tensor's bytes in the file
   Bytes file_bytes() const;
 };
 
@@ -69,23 +69,23 @@ SafetensorsHeader parse_safetensors(std::string_view beginning, Bytes file_bytes
 // UTF-8, and shapes that overflow.
 std::string safetensors_beginning(SafetensorsHeader& header);
 
-// The index: tensor to file, file names in the index's own folder.
+// Returns for each tensor of the index the name of its file, in the index's own folder.
 std::map<std::string, std::string> parse_safetensors_index(std::string_view text, std::string_view file);
 std::string safetensors_index(const std::map<std::string, std::string>& files, Bytes total_bytes);
 
 // The tensors of one file, or of all files of an index, open for reading. Not thread-safe.
 class TensorFiles {
  public:
-  // A file, an index (".json"), or a folder that holds `model.safetensors` or, else, its index. Every header
-  // is read and checked, and each tensor of the index is in its file and named by the index. At most 512
-  // files. Throws InvalidInput.
+  // Opens a file, an index (".json"), or a folder that holds `model.safetensors` or, else, its index. Every
+  // header is read and checked, and each tensor of the index is in its file and named by the index. At most
+  // 512 files. Throws InvalidInput.
   explicit TensorFiles(const std::string& path);
   ~TensorFiles();
   TensorFiles(TensorFiles&&) noexcept;
   TensorFiles& operator=(TensorFiles&&) noexcept;
 
-  std::size_t size() const;                               // of all tensors
-  const StoredTensor* find(std::string_view name) const;  // null: none of that name
+  std::size_t size() const;                               // number of all tensors
+  const StoredTensor* find(std::string_view name) const;  // null: no tensor has that name
   std::vector<std::string_view> names() const;            // sorted
   // Reads a tensor's bytes from `offset` on straight into `into`. Throws InvalidInput if the tensor is not of
   // these files, has no such bytes, or the file has become shorter; Error if reading fails.
@@ -102,7 +102,7 @@ class SafetensorsWriter {
   // Writes the header. `tensors`: name, type and shape; the rest is set. Throws InvalidInput as
   // safetensors_beginning does, or where no file can be made; Error when writing fails.
   SafetensorsWriter(std::string path, std::vector<StoredTensor> tensors);
-  ~SafetensorsWriter();  // removes what is not committed
+  ~SafetensorsWriter();  // removes the file unless it was committed
   SafetensorsWriter(const SafetensorsWriter&) = delete;
   SafetensorsWriter& operator=(const SafetensorsWriter&) = delete;
 

@@ -29,7 +29,7 @@ enum class Executor : std::uint8_t { threaded, virtual_time };
 // Freed, discarded and fresh device bytes are filled with signalling NaNs.
 enum class Poison : std::uint8_t {
   full,     // every word
-  sampled,  // one word in each 256 bytes, both ends included
+  sampled,  // one word in each 256 bytes, and the words at both ends
   none,
 };
 
@@ -54,7 +54,7 @@ struct SimulatedOptions {
 struct Fault {
   enum class Kind : std::uint8_t {
     call,  // the call itself throws DeviceError (OutOfMemory for allocate and map) and does nothing
-    work,  // launch, copy: the work fails on the lane and is reported as Device says; others: as `call`
+    work,  // a launch or copy fails on the lane, reported as Device says; other calls fail as `call`
   };
   std::uint64_t index = 0;
   Kind kind = Kind::call;

@@ -21,13 +21,14 @@ class StreamLanes {
 
   // Throws what Device::adopt_lane does.
   LaneId lane(void* stream);
-  // True where `stream` was met before; its lane then.
+  // Returns whether the stream has a lane here, and sets `lane` to it.
   bool find(void* stream, LaneId& lane) const;
-  // The stream of one of these lanes; null also for a lane that is none of them.
+  // Returns the lane's stream; null also for a lane that this object did not make.
   void* stream(LaneId lane) const;
   std::vector<LaneId> lanes() const;
-  // Before the stream is destroyed: a new one may have its handle. Waits for its work. Whoever knows the lane
-  // must have forgotten it (CachingAllocator::retire_stream). Nothing where it was never met.
+  // Call before the stream is destroyed, since a new stream may get its handle. Waits for the stream's work.
+  // Whoever knows the lane must have forgotten it (CachingAllocator::retire_stream). Does nothing for an
+  // unknown stream.
   void forget(void* stream);
 
  private:

@@ -20,23 +20,25 @@ class StreamMemory {
   StreamMemory(const StreamMemory&) = delete;
   StreamMemory& operator=(const StreamMemory&) = delete;
 
-  // In the stream's order. 0 bytes: null. Throws InvalidInput for an alignment that is no power of two, or
-  // above 512, else what CachingAllocator::allocate_raw does.
+  // Allocates in the stream's order. 0 bytes: null. Throws InvalidInput for an alignment that is no power of
+  // two, or above 512, else what CachingAllocator::allocate_raw does.
   void* allocate(Bytes bytes, std::size_t alignment, void* stream);
-  // Behind what the stream was given so far, which the caller has ordered behind all use. Null: nothing.
+  // Releases the memory behind the stream's work so far, which the caller has ordered behind all use of it.
+  // Does nothing for null.
   void release(void* address, void* stream);
-  // For use on any stream at once: waits for whoever used the memory before.
+  // Allocates memory that any stream may use at once: waits until its former use has ended.
   void* allocate_for_all(Bytes bytes, std::size_t alignment);
-  // Of memory that is not in use any more. Null: nothing.
+  // Releases memory that is no longer in use. Does nothing for null.
   void release_unused(void* address);
-  // Before a stream is destroyed, all of whose memory was given back. Nothing where it was never met.
+  // Call before a stream is destroyed; its memory must have been given back. Does nothing for an unknown
+  // stream.
   void forget_stream(void* stream);
 
  private:
   Device& device_;
   CachingAllocator& allocator_;
   StreamLanes streams_;
-  Lane own_;  // of memory that is for all; no work is given to it
+  Lane own_;  // lane of memory that any stream may use; the lane gets no work
 };
 
 }  // namespace stowage

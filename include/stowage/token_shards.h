@@ -29,7 +29,7 @@ class TokenShard {
 
   const std::string& path() const;
   ShardVersion version() const;
-  std::int64_t size() const;  // tokens, at least one
+  std::int64_t size() const;  // number of tokens, at least one
 
   // Sets tokens[i] to token `first` + i. Throws InvalidInput for a range past the end, and, unless
   // `vocabulary_size` is 0, for a token that is not below it, with the file's name and the token's place.
@@ -47,12 +47,12 @@ class TokenShardWriter {
   TokenShardWriter(const std::string& path, ShardVersion version);
   TokenShardWriter(const TokenShardWriter&) = delete;
   TokenShardWriter& operator=(const TokenShardWriter&) = delete;
-  ~TokenShardWriter();  // removes what was not committed
+  ~TokenShardWriter();  // removes the file unless it was committed
 
   // Throws InvalidInput for a token that the version has no room for and for more than 2^31 - 1 tokens in
   // all, Error where the disk refuses.
   void append(std::span<const std::int32_t> tokens);
-  std::int64_t size() const;  // tokens so far
+  std::int64_t size() const;  // number of tokens so far
   // Writes the header and gives the file its name. Throws InvalidInput where there is no token, Error where
   // the disk refuses.
   void commit();
@@ -63,10 +63,10 @@ class TokenShardWriter {
 };
 
 struct TokenSampling {
-  std::int64_t sequence = 1024;      // tokens of a sample
+  std::int64_t sequence = 1024;      // number of tokens of a sample
   bool shuffled = true;              // false: in the order of files and tokens
-  std::uint64_t seed = 0;            // of the shuffled order
-  std::int32_t vocabulary_size = 0;  // a token that is not below it is refused when read; 0: no check
+  std::uint64_t seed = 0;            // seed of the shuffled order
+  std::int32_t vocabulary_size = 0;  // a token not below this size is refused when read; 0: no check
 };
 
 // A run's position in its data: sample `sample` of epoch `epoch` comes next. The other fields identify the
@@ -97,7 +97,7 @@ class TokenShards {
   TokenShards(const std::vector<std::string>& places, const TokenSampling& sampling);
 
   const std::vector<TokenShard>& shards() const { return shards_; }
-  std::int64_t tokens() const;  // of all shards
+  std::int64_t tokens() const;  // number of tokens in all shards
   std::uint64_t samples_per_epoch() const { return first_samples_.back(); }
 
   // Reads sample `index` of epoch `epoch`; both spans have `sequence` items: targets[i] is the token behind
@@ -115,7 +115,7 @@ class TokenShards {
  private:
   TokenSampling sampling_;
   std::vector<TokenShard> shards_;
-  std::vector<std::uint64_t> first_samples_;  // of each shard, and the number of all
+  std::vector<std::uint64_t> first_samples_;  // each shard's first sample, then the number of all samples
   TokenPosition position_;
 };
 

@@ -33,14 +33,14 @@ enum class SpecialToken : std::uint8_t {
 // A special token that a model has and its tokenizer lacks. Its text is the first listed above.
 struct MissingToken {
   SpecialToken token = SpecialToken::unknown;
-  std::int32_t id = 0;  // no other token's
+  std::int32_t id = 0;  // id that no other token has
   friend bool operator==(const MissingToken&, const MissingToken&) = default;
 };
 
 // The meaning of text that spells a special (or otherwise added) token, e.g. "<|endoftext|>" in a file.
 enum class SpecialText : std::uint8_t {
-  recognised,  // that token, as `tokenizers` does by default
-  ordinary,    // its characters, like any other text: for untrusted text
+  recognised,  // encoded as that token, as `tokenizers` does by default
+  ordinary,    // encoded like any other text: for untrusted text
 };
 
 // How an exported tokenizer hands a text to its model.
@@ -90,8 +90,8 @@ std::unique_ptr<Tokenizer> byte_tokenizer();
 
 // A byte-level byte-pair vocabulary as data.
 struct BytePairVocabulary {
-  std::vector<std::string> tokens;  // by id, the bytes of each token
-  // In order of priority. A merge makes the token of both tokens' bytes.
+  std::vector<std::string> tokens;  // bytes of each token, by id
+  // Merges in order of priority. A merge makes the token of both tokens' bytes.
   std::vector<std::pair<std::int32_t, std::int32_t>> merges;
 };
 
@@ -116,10 +116,10 @@ std::unique_ptr<Tokenizer> byte_pair_tokenizer(std::string_view vocab_json, std:
 std::unique_ptr<Tokenizer> byte_pair_tokenizer(const BytePairVocabulary& vocabulary);
 
 struct WordPieceOptions {
-  bool clean_text = true;                  // controls dropped, all white space a space
-  bool spaced_cjk = true;                  // each Chinese character its own word
+  bool clean_text = true;                  // drops control characters, and turns all white space into spaces
+  bool spaced_cjk = true;                  // makes each Chinese character a word of its own
   bool lower_case = true;                  // false for "cased" models
-  std::optional<bool> strip_accents = {};  // not set: as lower_case
+  std::optional<bool> strip_accents = {};  // not set: equal to lower_case
 };
 
 // BERT's `vocab.txt`: a token per line, its id the line's number from 0. [UNK] must be there. Special tokens

@@ -69,9 +69,9 @@ class TreeSum {
 
   std::uint32_t groups_;
   std::uint32_t micro_batches_of_group_;
-  std::uint32_t in_group_ = 0;  // micro-batches in the sum that grows
+  std::uint32_t in_group_ = 0;  // number of micro-batches in growing_
   std::optional<T> growing_;
-  std::vector<Finished> finished_;  // from the largest to the smallest
+  std::vector<Finished> finished_;  // the sum of most groups first
 };
 
 }  // namespace stowage

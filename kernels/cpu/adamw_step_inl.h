@@ -47,7 +47,7 @@ class Divisor {
 // An update, with the values that its inverse needs.
 struct Step {
   Element next;
-  Floats first_part, second_part;  // the gradient's share of the moments
+  Floats first_part, second_part;  // the gradient's parts of the two moments
   Floats quotient;                 // first moment / (root of the second + epsilon), both corrected
 };
 

@@ -126,7 +126,7 @@ class Forward {
     } else {
       extend(seen, scores, state, shape_.head_width(), out);
     }
-    hide(shape_, head, block, T{0}, scores);  // exponential() is never 0
+    hide(shape_, head, block, T{0}, scores);  // needed since exponential() is never 0
     if (shape_.dropout > 0) mask_.apply(first_draw(shape_, head, block, i), seen, scores, scores);
     std::fill(scores + seen, scores + block.keys, T{0});
   }

@@ -10,13 +10,13 @@ namespace stowage::cpu {
 
 struct AttentionShape {
   std::int64_t samples = 0, heads = 1, sequence = 1;
-  std::int64_t width = 0;  // of all heads together
+  std::int64_t width = 0;  // width of all heads together
   bool causal = true;
-  double dropout = 0;  // on the probabilities; element [sample, head, row, column] of the stream
+  double dropout = 0;  // rate on the probabilities; the draw is [sample, head, row, column] of the stream
   RandomStream random = {};
-  // [samples, sequence]: keys of positions that are 0 get no weight. Null: all are seen.
+  // [samples, sequence]: keys of positions that are 0 get no weight. Null: all positions are seen.
   const std::int32_t* seen = nullptr;
-  bool padded_at_end = false;  // the caller's word: of a sample no position is seen behind one that is not
+  bool padded_at_end = false;  // promise: no position of a sample is seen behind an unseen one
 
   std::int64_t head_width() const { return width / heads; }
 };

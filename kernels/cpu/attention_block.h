@@ -30,7 +30,7 @@ inline Head head_of(const AttentionShape& shape, std::int64_t number) {
   return {number / shape.heads, number % shape.heads};
 }
 
-// A head's rows in a [N, 3 width] tensor. P: pointer to const or not.
+// First rows of a head's queries, keys and values in a [N, 3 width] tensor. P: pointer to const or not.
 template <class P>
 struct HeadRows {
   P queries, keys, values;
@@ -42,12 +42,12 @@ HeadRows<P> rows_of(const AttentionShape& shape, const Head& head, P qkv) {
   return {queries, queries + shape.width, queries + 2 * shape.width};
 }
 
-// A head's first row in a [N, width] tensor.
+// Offset of a head's first row in a [N, width] tensor.
 inline std::int64_t output_offset(const AttentionShape& shape, const Head& head) {
   return head.sample * shape.sequence * shape.width + head.index * shape.head_width();
 }
 
-// A head's first row in a [samples, heads, sequence] tensor.
+// Offset of a head's first row in a [samples, heads, sequence] tensor.
 inline std::int64_t row_number(const AttentionShape& shape, const Head& head) {
   return (head.sample * shape.heads + head.index) * shape.sequence;
 }

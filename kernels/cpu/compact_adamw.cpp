@@ -12,7 +12,7 @@
 namespace stowage::cpu {
 namespace {
 
-constexpr std::int64_t header = 64;  // of a tile in a record
+constexpr std::int64_t header = 64;  // bytes of a tile's header in a record
 
 bool in_place(const AdamWOperands<float>& of) { return of.parameter == of.new_parameter; }
 template <class T>

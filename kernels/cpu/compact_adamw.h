@@ -42,7 +42,7 @@ void adamw_finish(const AdamWSettings& settings, double scale, double true_scale
 template <class Weights, class Moments>
 void adamw_undo(std::int64_t count, const CompactAdamWOperands<Weights, Moments>& operands,
                 const std::byte* record);
-// The record of an update that was not speculated.
+// Writes the record of an update that was not speculated.
 template <class Weights, class Moments>
 void not_speculated(std::int64_t count, const CompactAdamWOperands<Weights, Moments>&, std::byte* record);
 

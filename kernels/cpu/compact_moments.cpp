@@ -19,8 +19,8 @@ constexpr std::int32_t keys = last_key - first_key + 1;
 
 template <int bits>
 struct CodesByKey {
-  std::int32_t code[keys] = {};  // of the least share with the key
-  float boundary[keys] = {};     // behind that code
+  std::int32_t code[keys] = {};  // code of the least share with the key
+  float boundary[keys] = {};     // the boundary behind that code
 
   constexpr CodesByKey() {
     int at = 0;

@@ -38,7 +38,7 @@ void encode(const MomentTile& from, std::int64_t begin, std::int64_t count, cons
 // Whether the tile's first `count` moments are all finite.
 bool is_finite(const MomentTile& tile, std::int64_t count);
 
-// Copy the moments as they are, and back. Both return the end of the copy.
+// Copy moments into a record as they are, and back. Both return the end of the copy.
 std::byte* save(const Bf16Moments& from, std::int64_t begin, std::int64_t count, std::byte* to);
 std::byte* save(const EightBitMoments& from, std::int64_t begin, std::int64_t count, std::byte* to);
 const std::byte* restore(const Bf16Moments& to, std::int64_t begin, std::int64_t count,

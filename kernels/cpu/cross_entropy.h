@@ -11,7 +11,7 @@ inline constexpr std::int64_t of_the_rows = -1;
 
 struct Logits {
   std::int64_t rows = 0;
-  std::int64_t vocabulary = 0;  // the first columns of a row: the others count for nothing
+  std::int64_t vocabulary = 0;  // number of columns that count, the first of each row
   std::int64_t stored = 0;      // columns of a row, padding included; 0: the vocabulary
 
   std::int64_t columns() const { return stored == 0 ? vocabulary : stored; }

@@ -8,7 +8,7 @@
 namespace stowage::cpu {
 namespace {
 
-constexpr std::int64_t groups = 64;  // of four elements, drawn at a time
+constexpr std::int64_t groups = 64;  // groups of four elements that are drawn at a time
 using Words = std::array<std::uint32_t, groups * 4>;
 
 STOWAGE_CLONES void draw(const RandomStream& stream, std::uint64_t index, Words& words) {
@@ -47,7 +47,7 @@ DropoutMask::DropoutMask(const RandomStream& stream, double probability)
 
 template <class T>
 void DropoutMask::apply_blocks(std::uint64_t first, std::int64_t count, const T* x, T* y) const {
-  if (threshold_ > 0xffffffffU) {  // nothing is kept
+  if (threshold_ > 0xffffffffU) {  // the mask keeps nothing
     std::fill(y, y + count, T{0});
     return;
   }

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::int64_t rows_per_chunk = 64;
 constexpr std::int64_t columns_per_task = 64;
-constexpr std::int64_t block = 512;  // of a row, or of the table: elements or rows summed at a time
+constexpr std::int64_t block = 512;  // elements of a row, or rows of the table, summed at a time
 
 void check_tokens(const EmbeddingShape& shape, const std::int32_t* tokens) {
   const std::int32_t* end = tokens + shape.tokens;
@@ -50,7 +50,7 @@ void sum_in_place(const EmbeddingShape& shape, const std::int32_t* tokens, std::
     add_row(columns, dy + n * stride, dtable + tokens[n] * stride);
 }
 
-// Computes the same for a narrow T: sums some rows of the table at a time, each over all tokens.
+// Computes the table's gradient for a narrow T: sums some rows of the table at a time, each over all tokens.
 template <class T>
 void sum_in_blocks(const EmbeddingShape& shape, const std::int32_t* tokens, std::int64_t columns, const T* dy,
                    T* dtable) {

@@ -120,7 +120,7 @@ void call_one_dnn(const Product<T, float>& product, float scale, bool add, auto*
   }
 }
 
-// `rows` and `columns` as stored.
+// Widens a matrix that is stored as `rows` rows of `columns` elements.
 template <Narrow T>
 void widen_rows(const Matrix<T>& from, std::int64_t rows, std::int64_t columns, float* to) {
   for (std::int64_t row = 0; row < rows; ++row)
@@ -169,14 +169,14 @@ const TileLimits& limits_of() {
   return native ? native_limits : widened_limits;
 }
 
-// Makes a tile, summed in place.
+// Computes a tile whose elements have the sums' type: the tile itself takes the sums.
 template <class T>
 void make_tile(const Product<T, Sum<T>>& tile, const T* bias, bool add) {
   multiply_in_runs(tile, add);
   if (bias != nullptr) add_bias(tile.c, tile.c_stride, tile.m, tile.n, bias);
 }
 
-// Makes a tile, summed in f32 and rounded.
+// Computes a tile of C: sums in f32, then rounds.
 template <Narrow T>
 void make_tile(const Product<T>& tile, const T* bias, bool) {
   alignas(64) float sums[native_limits.most.rows * native_limits.most.columns];

@@ -28,7 +28,7 @@ struct Product {
 
 // Method for products of bf16. Both sum the same exact products in f32, in different orders.
 enum class NarrowProducts : std::uint8_t {
-  native,   // by oneDNN's bf16 product: needs AVX-512 BF16 or AMX
+  native,   // oneDNN's bf16 product, which needs AVX-512 BF16 or AMX
   widened,  // operands are widened piece by piece, then multiplied as f32
 };
 // Native where the CPU has it, unless set otherwise.

@@ -25,14 +25,14 @@ struct LinearCrossEntropy {
   T* logits = nullptr;  // [chunk, outputs], scratch
   // The first outputs, which count; outputs behind them are padding, whose gradients are 0. 0: all count.
   std::int64_t vocabulary = 0;
-  // [outputs], both or none.
+  // [outputs]; `bias` and `dbias` are given together or not at all.
   const T* bias = nullptr;
   T* dbias = nullptr;
   // Scratch for sums of dweight and dbias over the chunks. Needed for narrow types and several chunks, since
   // a narrow sum would be rounded with every chunk; else null.
   Sum<T>* dweight_sum = nullptr;
   Sum<T>* dbias_sum = nullptr;
-  double loss_scale = 1;  // of the gradients
+  double loss_scale = 1;  // factor on the gradients
 
   bool sums_apart() const { return is_narrow<T> && chunk < shape.tokens; }
 };

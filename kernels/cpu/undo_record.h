@@ -63,7 +63,8 @@ void read_residues(std::int64_t count, const std::byte* tile, TileResidues& resi
 // Calls body(begin, count) for each tile of `count` elements, on any thread.
 template <class Body>
 void for_each_tile(std::int64_t count, const Body& body) {
-  constexpr std::int64_t tiles_of_a_chunk = 8;  // as many elements as adamw gives a thread at once
+  // A chunk has as many elements as adamw gives a thread at once.
+  constexpr std::int64_t tiles_of_a_chunk = 8;
   parallel_for(count, tiles_of_a_chunk * undo_tile, [&](std::int64_t begin, std::int64_t end) {
     for (; begin < end; begin += undo_tile) body(begin, std::min(undo_tile, end - begin));
   });

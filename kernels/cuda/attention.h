@@ -23,12 +23,12 @@ namespace stowage::cuda {
 
 struct AttentionShape {
   std::int64_t samples = 0, heads = 1, sequence = 1;
-  std::int64_t width = 0;  // of all heads together
+  std::int64_t width = 0;  // width of all heads together
   bool causal = true;
-  double dropout = 0;  // on the probabilities; element [sample, head, row, column] of the stream
+  double dropout = 0;  // rate on the probabilities; the draw is [sample, head, row, column] of the stream
   RandomStream random = {};
-  // [samples, sequence]: keys of positions that are 0 get no weight. Null: all are seen. A sample of zeros
-  // alone gives rows of NaN.
+  // [samples, sequence]: keys of positions that are 0 get no weight. Null: all positions are seen. A sample
+  // of zeros alone gives rows of NaN.
   const std::int32_t* seen = nullptr;
   // The caller promises that in each sample of `seen` all seen positions come before the others.
   bool padded_at_end = false;
@@ -51,7 +51,7 @@ struct AttentionGradient {
   const float* log_sum_exp = nullptr;
   const T* dout = nullptr;
   T* dqkv = nullptr;
-  void* workspace = nullptr;  // for cuDNN, aligned to 256 bytes; may be null
+  void* workspace = nullptr;  // workspace for cuDNN, aligned to 256 bytes; may be null
   std::size_t workspace_bytes = 0;
 };
 template <class T>

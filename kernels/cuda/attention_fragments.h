@@ -24,12 +24,12 @@ inline constexpr int tensor_warps = 4;
 inline constexpr int tensor_threads = tensor_warps * warp_size;
 // Least blocks on a multiprocessor: one loads while another computes, and a thread may have 255 registers.
 inline constexpr int tensor_blocks = 2;
-inline constexpr int owned_rows = tensor_warps * block_side;  // of a block of threads
+inline constexpr int owned_rows = tensor_warps * block_side;  // rows that a block of threads owns
 
 template <int width>
 inline constexpr int fragment_stride = width + 8;
 
-// In elements.
+// Returns the elements of a tile of so many rows.
 template <int width>
 constexpr std::size_t fragment_tile(int rows) {
   return static_cast<std::size_t>(rows) * fragment_stride<width>;
@@ -46,7 +46,7 @@ __device__ inline int own_row(int i) { return place_of_row(lane_group() + 8 * i)
 __device__ inline int streamed_row() { return 2 * lane_pair(); }
 __device__ constexpr int score_index(int i, int j) { return j / 2 * 4 + i * 2 + j % 2; }
 
-// At most `count` elements from `x` on, zeros behind.
+// Returns at most `count` elements from `x` on, and zeros behind them.
 template <class T>
 __device__ inline SixteenBytes eight_at(const T* x, std::int64_t count, bool aligned) {
   if (aligned) return *reinterpret_cast<const SixteenBytes*>(x);

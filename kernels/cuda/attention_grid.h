@@ -14,9 +14,9 @@ namespace stowage::cuda {
 // The kernels' parameter, by value.
 struct AttentionGrid {
   std::int64_t heads, sequence, width, head_width;
-  std::int64_t first_head;  // of the launch, counted through all samples
+  std::int64_t first_head;  // the launch's first head, counted through all samples
   bool causal, dropped, aligned;
-  float scale;         // of scores
+  float scale;         // scale of scores
   float binary_scale;  // scale / ln 2: exp(scale x) = 2^(binary_scale x)
   DropoutMask mask;
   // [samples, sequence], or null; within a kernel, of the block's sample (of_head).

@@ -24,11 +24,11 @@ __device__ inline Float4 four_at(const float* address) { return *reinterpret_cas
 
 template <int rows, int width>
 struct TileShape {
-  static constexpr int stride = width + 4;       // of rows of heads
-  static constexpr int floats = rows * stride;   // of a tile of heads' rows
-  static constexpr int score_stride = rows + 4;  // of a tile of scores
+  static constexpr int stride = width + 4;       // stride of rows of heads
+  static constexpr int floats = rows * stride;   // floats in a tile of heads' rows
+  static constexpr int score_stride = rows + 4;  // stride of a tile of scores
   static constexpr int score_floats = rows * score_stride;
-  static constexpr int own_rows = rows / attention_side;  // of scores and results, that a thread computes
+  static constexpr int own_rows = rows / attention_side;  // rows of scores and results that a thread computes
   static constexpr int own_fours = width / (4 * attention_side);  // groups of four columns of results
 };
 
@@ -112,7 +112,7 @@ struct OwnResults {
     }
   }
 
-  // To rows [first, first + rows) of a head whose row 0 is at `to`; row i times factors[i].
+  // Stores row i times factors[i], to rows [first, first + rows) of a head whose row 0 is at `to`.
   __device__ void store(const AttentionGrid& grid, const float (&factors)[Shape::own_rows], float* to,
                         std::int64_t stride, std::int64_t first) const {
     const int y = static_cast<int>(threadIdx.x) / attention_side;

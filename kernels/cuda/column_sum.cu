@@ -10,8 +10,8 @@
 
 namespace stowage::cuda {
 
-inline constexpr int column_warps = 8;  // of a block: each takes every eighth row of the chunk
-inline constexpr int total_warps = 16;  // of a block that sums chunks: each takes every sixteenth
+inline constexpr int column_warps = 8;  // warps of a block: each takes every eighth row of the chunk
+inline constexpr int total_warps = 16;  // warps of a block that sums chunks: each takes every sixteenth
 inline constexpr std::int64_t least_rows_per_chunk = 64;
 inline constexpr std::int64_t most_chunks = 128;
 

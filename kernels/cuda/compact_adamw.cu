@@ -11,7 +11,7 @@
 namespace stowage::cuda {
 
 inline constexpr int compact_threads = static_cast<int>(moment_block);
-// Moment blocks that one thread block updates, with one making of its tables of codes.
+// Moment blocks that one thread block updates after it has made its tables of codes once.
 inline constexpr std::int64_t blocks_of_a_launch_block = 8;
 
 __device__ inline float weight(const AdamWOperands<float>& of, std::int64_t i) { return of.parameter[i]; }

@@ -99,7 +99,7 @@ __global__ void log_sum_exp_kernel(Logits shape, const T* logits, float* log_sum
   if (threadIdx.x == 0) log_sum_exp[row] = value;
 }
 
-// One block.
+// Launched as a single block.
 template <class T>
 __global__ void mean_loss_kernel(Logits shape, const T* logits, const std::int32_t* targets,
                                  BatchTargets batch, const float* log_sum_exp, double* loss) {
@@ -259,7 +259,7 @@ __global__ void cross_entropy_in_place_kernel(Logits shape, LossChunk chunk, T* 
     if (threadIdx.x == 0) chunk.row_losses[row] = 0;
     return;
   }
-  const float share = share_of(*chunk.count, chunk.loss_scale);  // while the row is on its way
+  const float share = share_of(*chunk.count, chunk.loss_scale);  // computed while the row is loaded
   const float logit = logit_of(shape, target, line);
   const RowExponential<T> exponential(reduce_block<Largest>(of.keep(), shared));
   const float sum = reduce_block<Sum>(of.exponentials(exponential), shared);

@@ -1,5 +1,6 @@
 // Softmax cross-entropy over rows of logits. T: float, Bfloat16 or Float16; softmax in f32, the loss in f64.
-// Any width and alignment. Stream order. Throws DeviceError, and InvalidInput where the lane has no scratch.
+// Takes any width and alignment. Stream order. Throws DeviceError, and InvalidInput where the lane has no
+// scratch.
 //
 // loss = mean over the targets >= 0 of log_sum_exp[n] - logits[n, target]; negative targets are ignored.
 // Targets lie on the device and are not checked on the host: one beyond the vocabulary makes the loss NaN.
@@ -11,13 +12,13 @@ namespace stowage::cuda {
 
 struct Logits {
   std::int64_t rows = 0;
-  std::int64_t vocabulary = 0;  // the first columns of a row: the others count for nothing
-  std::int64_t columns = 0;     // of a row, padding included
+  std::int64_t vocabulary = 0;  // number of columns that count, the first of each row
+  std::int64_t columns = 0;     // columns of a row, padding included
 };
 
 // All targets of the batch, of which the rows may be a part; targets >= 0 are counted.
 struct BatchTargets {
-  std::int64_t rows = 0;  // 0: the rows are all
+  std::int64_t rows = 0;  // rows of the batch; 0: the logits have all rows
   const std::int32_t* targets = nullptr;
 };
 
@@ -39,9 +40,9 @@ void cross_entropy_backward(const Logits& shape, const T* logits, const std::int
 struct LossChunk {
   std::int64_t first = 0, batch = 0;  // rows
   const std::int32_t* targets = nullptr;
-  const double* count = nullptr;  // as count_targets wrote it
+  const double* count = nullptr;  // number of targets, from count_targets
   double* row_losses = nullptr;
-  double loss_scale = 1;  // of the gradients
+  double loss_scale = 1;  // factor on the gradients
 };
 template <class T>
 void cross_entropy_in_place(const Logits& shape, const LossChunk& chunk, T* logits, void* stream);

@@ -44,7 +44,7 @@ LaneAttention& attention_of(LaneResources& lane) {
 
 // Returns why cuDNN is not even asked; empty if it is. Tensors of fewer than 16 bytes are not aligned to 16.
 std::string_view not_asked(const AttentionShape& shape) {
-  constexpr std::int64_t size = 2;  // of an element
+  constexpr std::int64_t size = 2;  // bytes of an element
   constexpr auto statistic = static_cast<std::int64_t>(sizeof(float));
   if (shape.dropout != 0) return "dropout on the probabilities is drawn by our own kernels alone";
   if (shape.seen != nullptr && !shape.padded_at_end)

@@ -200,8 +200,8 @@ CudnnAnswer too_large(std::int64_t wanted, std::int64_t limit, const char* what)
 }  // namespace
 
 struct CudnnDevice::Target {
-  cudnnHandle_t handle = nullptr;                         // or
-  std::shared_ptr<const fe::DeviceProperties> described;  // for a card of
+  cudnnHandle_t handle = nullptr;  // handle of the card at hand; null: the card is only described
+  std::shared_ptr<const fe::DeviceProperties> described;  // set if the card is only described
   int compute_capability = 0;
 
   Target() = default;

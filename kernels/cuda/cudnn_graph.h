@@ -20,10 +20,10 @@ namespace stowage::cuda {
 // The device for which graphs are built. Used by a single thread at a time.
 class CudnnDevice {
  public:
-  // The calling thread's current card. Graphs execute in the order of `stream`, a cudaStream_t that must
-  // outlive this object.
+  // Takes the calling thread's current card. Graphs execute in the order of `stream`, a cudaStream_t that
+  // must outlive this object.
   explicit CudnnDevice(void* stream);
-  // A described device of this compute capability (90: 9.0); `description` is JSON as in cuDNN's device
+  // Describes a device of this compute capability (90: 9.0); `description` is JSON as in cuDNN's device
   // properties (9.8 and later). Graphs are built as for that card, and cannot be executed.
   CudnnDevice(const std::string& description, int compute_capability);
   ~CudnnDevice();

@@ -8,7 +8,7 @@
 
 namespace stowage::cuda {
 
-// Passed to kernels by value.
+// Kernels take a mask by value.
 class DropoutMask {
  public:
   // `probability` of an element to be dropped, in [0, 1].

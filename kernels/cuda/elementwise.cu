@@ -63,7 +63,7 @@ struct Addend<double> {
   __device__ Addend plus(const Addend& other) const { return {value + other.value}; }
 };
 
-inline constexpr int tree_levels = 9;  // above the pairs of rows
+inline constexpr int tree_levels = 9;  // levels above the pairs of rows
 
 // A binary counter of pairs of rows: finished[level] is the sum of 2^level pairs. Its levels are unrolled, so
 // that it stays in registers.
@@ -78,7 +78,7 @@ __global__ void tree_sum_kernel(std::int64_t rows, std::int64_t length, std::int
     const T* const x = a + row * length + i;
     sum = Addend<T>::load(x, count - i, aligned);
     if (row + 1 < rows) sum = sum.plus(Addend<T>::load(x + length, count - i, aligned));
-    bool carried = true;  // no break: the loop would not be unrolled
+    bool carried = true;  // used instead of a break, with which the loop would not be unrolled
 #pragma unroll
     for (int level = 0; level < tree_levels; ++level) {
       const bool joins = (row >> (level + 1) & 1) != 0;

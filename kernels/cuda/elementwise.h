@@ -1,5 +1,5 @@
 // Element by element: sums, GELU, tanh, dropout. T: float, Bfloat16 or Float16, computed in f32. Any count
-// and alignment; y may be any of the inputs. Stream order, no scratch. Throws DeviceError.
+// and alignment; y may be any of the inputs. Works in stream order, without scratch. Throws DeviceError.
 #pragma once
 
 #include <cstdint>

@@ -51,7 +51,7 @@ struct TokenBuckets {
 };
 
 inline constexpr int token_buckets = embedding_threads;
-inline constexpr int sorted_at_once = 1024;  // tokens between two barriers
+inline constexpr int sorted_at_once = 1024;  // tokens sorted between two barriers
 
 // Calls body(n) for the tokens of the calling thread's bucket in chunk blockIdx.x, in order. `shared` holds
 // an integer for each of sorted_at_once tokens.
@@ -89,7 +89,7 @@ __global__ void token_counts_kernel(EmbeddingShape shape, TokenBuckets of, const
 // Returns the sum of the values of the threads before this one. `sums` holds one integer for each thread.
 __device__ inline std::int32_t sum_in_front(std::int32_t value, std::int32_t* sums) {
   const int i = static_cast<int>(threadIdx.x);
-  std::int32_t sum = value;  // of the `apart` values up to this thread's
+  std::int32_t sum = value;  // sum of the `apart` values that end with this thread's
   for (int apart = 1; apart < token_buckets; apart *= 2) {
     sums[i] = sum;
     __syncthreads();
@@ -99,7 +99,8 @@ __device__ inline std::int32_t sum_in_front(std::int32_t value, std::int32_t* su
   return sum - value;
 }
 
-// A thread writes its bucket's tokens of its block's chunk behind those of the chunks before.
+// A thread writes the tokens that its bucket has in its block's chunk, behind the bucket's tokens of earlier
+// chunks.
 __global__ void token_order_kernel(EmbeddingShape shape, TokenBuckets of, const std::int32_t* tokens) {
   __shared__ SixteenBytes shared[sorted_at_once / 4];
   __shared__ std::int32_t sums[token_buckets];

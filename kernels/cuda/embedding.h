@@ -1,6 +1,6 @@
 // Token and position embedding, and the gradients of both tables. T: float, Bfloat16 or Float16; sums in f32,
-// in order of the tokens. Any width and alignment. Stream order. Throws DeviceError, and InvalidInput where
-// the lane's scratch is too small.
+// in order of the tokens. Takes any width and alignment. Stream order. Throws DeviceError, and InvalidInput
+// where the lane's scratch is too small.
 //
 // Tokens lie on the device and are not checked on the host: a token outside the table gives a row of NaN, and
 // its gradient is dropped.
@@ -12,7 +12,7 @@ namespace stowage::cuda {
 
 struct EmbeddingShape {
   std::int64_t tokens = 0, width = 0, vocabulary = 0;
-  std::int64_t sequence = 1;  // where positions start again
+  std::int64_t sequence = 1;  // tokens after which positions start again
 };
 
 // y[n] = table[tokens[n]] (+ positions[n % sequence], unless null)
@@ -35,8 +35,8 @@ void embedding_backward(const EmbeddingShape& shape, const std::int32_t* tokens,
 template <class T>
 void position_backward(const EmbeddingShape& shape, const T* dy, T* dpositions, void* stream);
 
-// First tokens: each stands for its sample (BERT's [CLS]). T: float, Bfloat16 or Float16. Any width and
-// alignment. Stream order, no scratch. Throws DeviceError.
+// First tokens: each stands for its sample (BERT's [CLS]). T: float, Bfloat16 or Float16. Takes any width and
+// alignment. Works in stream order, without scratch. Throws DeviceError.
 
 struct FirstTokenShape {
   std::int64_t samples = 0, sequence = 1, width = 0;

@@ -60,7 +60,7 @@ __global__ void __launch_bounds__(attention_threads, 1)
     flash_attention_kernel(AttentionGrid all_heads, const float* qkv, float* out, float* log_sum_exp) {
   using Shape = TileShape<rows, width>;
   auto* queries = dynamic_shared<float>();
-  float* keys = queries + Shape::floats;  // and then values
+  float* keys = queries + Shape::floats;  // keys, and later values
   float* weights = keys + Shape::floats;
   const int y = static_cast<int>(threadIdx.x) / attention_side;
   const int x = static_cast<int>(threadIdx.x) % attention_side;

@@ -47,7 +47,7 @@ struct BackwardTensors {
   const T* qkv;
   const float* log_sum_exp;
   const T* dout;
-  const float* delta;  // of the launch's heads: each row's sum of dout * out
+  const float* delta;  // each row's sum of dout * out, for the launch's heads
   T* dqkv;
 };
 

@@ -92,7 +92,7 @@ __global__ void __launch_bounds__(tensor_threads, tensor_blocks)
   SumsFragment dkeys[columns / block_side];
   SumsFragment dvalues[columns / block_side];
   for (std::int64_t tile = grid.causal ? first : 0; tile < grid.sequence; tile += streamed_rows<width>) {
-    __syncthreads();  // the tiles before are read
+    __syncthreads();  // waits until all have read the previous tiles
     load_rows<width>(grid, of.qkv + at, stride, tile, streamed_rows<width>, memory.streamed);
     load_rows<width>(grid, of.dout + place.out, grid.width, tile, streamed_rows<width>,
                      memory.streamed_other);
@@ -163,7 +163,7 @@ __global__ void __launch_bounds__(tensor_threads, tensor_blocks)
                                 {grid, of, head, first_query + own_row(1)}};
   SumsFragment dqueries[width / block_side];
   for (std::int64_t tile = 0; tile < seen_keys; tile += streamed_rows<width>) {
-    __syncthreads();  // the tiles before are read
+    __syncthreads();  // waits until all have read the previous tiles
     load_rows<width>(grid, of.qkv + at + grid.width, stride, tile, streamed_rows<width>, memory.streamed);
     load_rows<width>(grid, of.qkv + at + 2 * grid.width, stride, tile, streamed_rows<width>,
                      memory.streamed_other);

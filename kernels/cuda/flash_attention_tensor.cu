@@ -39,7 +39,8 @@ __device__ void weigh(const AttentionGrid& grid, SumsFragment (&scores)[blocks],
     for (int j = 0; j < 4 * blocks; ++j)
       largest = Largest::of(largest, scores[j / 4].values[score_index(i, j % 4)]);
     largest = reduce_warp<Largest>(largest, 4);
-    const float level = largest == hidden ? 0.0F : largest;  // no key was seen: every weight is 2^-infinity
+    // Hidden: no key was seen, and every weight is 2^-infinity.
+    const float level = largest == hidden ? 0.0F : largest;
     factors[i] = power_of_two((states.largest[i] - level) * grid.binary_scale);
     float sum = states.sum[i] * factors[i];
 #pragma unroll
@@ -147,7 +148,7 @@ __global__ void __launch_bounds__(tensor_threads, tensor_blocks)
   const OwnRows<T, width> own_queries(queries + fragment_tile<width>(own));
   ForwardRows<T, width> results(grid, place.row, first + own);
   for (std::int64_t key = 0; key < seen; key += streamed_keys<width>) {
-    __syncthreads();  // the tiles before are read
+    __syncthreads();  // waits until all have read the previous tiles
     load_rows<width>(grid, rows + grid.width, stride, key, streamed_keys<width>, keys);
     load_rows<width>(grid, rows + 2 * grid.width, stride, key, streamed_keys<width>, values);
     __syncthreads();

@@ -26,7 +26,7 @@ namespace stowage::cuda {
 struct Matrix {
   const void* data = nullptr;
   DataType type = DataType::f32;
-  bool transposed = false;  // stored [columns, rows]; stored rows are dense
+  bool transposed = false;  // true: stored as [columns, rows]; stored rows are dense
   // Alignment of `data` in bytes, a power of two: less if it points into a tensor.
   std::int64_t alignment = static_cast<std::int64_t>(most_tensor_alignment);
 };
@@ -43,8 +43,8 @@ struct Product {
   Matrix b;  // [k, n]
   Matrix c;  // [m, n], written; never transposed
   Epilogue epilogue = Epilogue::none;
-  const void* bias = nullptr;  // in C's type
-  void* pre = nullptr;         // [m, n] in C's type
+  const void* bias = nullptr;  // a bias in C's type
+  void* pre = nullptr;         // [m, n], in the type of C
   bool add = false;            // C += A B
   const char* name = "";       // for messages
 };
@@ -58,8 +58,8 @@ inline constexpr DataType data_type<float> = DataType::f32;
 template <>
 inline constexpr DataType data_type<Float16> = DataType::f16;
 
-// Adds a bias behind a GEMM, where cuBLASLt has no algorithm for the epilogue. T: float, Bfloat16 or
-// Float16, computed in f32. Any width and alignment. Stream order, no scratch. Throws DeviceError.
+// Adds a bias behind a GEMM, where cuBLASLt has no algorithm for the epilogue. T: float, Bfloat16 or Float16,
+// computed in f32. Takes any width and alignment. Works in stream order, without scratch. Throws DeviceError.
 // y[row, column] += bias[column]
 template <class T>
 void add_bias(std::int64_t rows, std::int64_t columns, const T* bias, T* y, void* stream);

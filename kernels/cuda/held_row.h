@@ -11,8 +11,8 @@
 
 namespace stowage::cuda {
 
-inline constexpr int warps_of_rows = 4;        // of a block in which each warp has a row of its own
-inline constexpr int most_held_threads = 512;  // of a block that has one row
+inline constexpr int warps_of_rows = 4;        // warps of a block in which each warp has a row of its own
+inline constexpr int most_held_threads = 512;  // most threads of a block that has one row
 
 // Threads that share a row: `index` of the calling thread among `threads()`, and sums over them.
 struct WarpOfRow {

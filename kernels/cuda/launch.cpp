@@ -40,7 +40,7 @@ void launch_kernel(const void* kernel, const char* name, const LaunchShape& shap
 std::size_t usable_scratch(const LaneResources& lane) {
   if (lane.scratch_bytes < kept_bytes) return 0;
   return (lane.scratch_bytes - kept_bytes) / kept_bytes *
-         kept_bytes;  // so that the kept bytes behind it are aligned
+         kept_bytes;  // whole multiples, so that the kept bytes behind them are aligned
 }
 
 void* scratch_bytes(void* stream, std::size_t bytes, const char* user) {

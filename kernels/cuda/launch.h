@@ -1,7 +1,7 @@
 // Launches kernels from C++. Every launch of this folder goes through here: no <<<>>>, so that a C++ compiler
 // can read the .cu files too.
 //
-// Stream order; returns at once. Throws DeviceError that names the kernel.
+// Launches in stream order, and returns at once. Throws DeviceError that names the kernel.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ struct Extent {
 struct LaunchShape {
   Extent blocks;
   int threads = 1;               // per block
-  std::size_t shared_bytes = 0;  // dynamic, of a block (shared_memory.h)
+  std::size_t shared_bytes = 0;  // dynamic shared memory of a block (shared_memory.h)
 };
 
 // `name` is for messages. args[i] points to argument i. `stream` is a cudaStream_t.

@@ -14,7 +14,7 @@ __global__ void __launch_bounds__(Group::most_threads)
                            float* mean, float* rstd, bool aligned) {
   __shared__ float shared[Group::most_threads / warp_size];
   const std::int64_t row = Group::row();
-  if (row >= shape.rows) return;  // whole groups alone
+  if (row >= shape.rows) return;  // whole groups return together
   const int width = static_cast<int>(shape.width);
   const int first = Group::index() * pack_size<T>;
   const int step = Group::threads() * pack_size<T>;
@@ -103,8 +103,8 @@ __global__ void layer_norm_kernel(std::int64_t width, float epsilon, const T* x,
   }
 }
 
-inline constexpr int most_packs_of_lane = 8;  // if a warp has the row
-inline constexpr int packs_of_block_row = 4;  // of a thread, if a block has the row
+inline constexpr int most_packs_of_lane = 8;  // packs of a lane, if a warp has the row
+inline constexpr int packs_of_block_row = 4;  // packs of a thread, if a block has the row
 
 // Serves rows of at most most_held_threads * packs_of_block_row packs.
 template <class T>

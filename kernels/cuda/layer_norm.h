@@ -24,7 +24,7 @@ struct LayerNormGradient {
   const float* mean = nullptr;
   const float* rstd = nullptr;
   const T* dy = nullptr;
-  const T* before = nullptr;  // [rows, width], or none: another gradient of x
+  const T* before = nullptr;  // [rows, width]: another gradient of x; null: none
   T* dx = nullptr;            // may be dy
   T* dgain = nullptr;         // [width], as is dbias: both or none
   T* dbias = nullptr;

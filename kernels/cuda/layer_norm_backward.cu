@@ -7,7 +7,8 @@
 
 namespace stowage::cuda {
 
-inline constexpr int most_chunk_threads = 512;  // each keeps the sums of one pack of columns
+// Most threads of a block; each keeps the sums of one pack of columns.
+inline constexpr int most_chunk_threads = 512;
 inline constexpr std::int64_t least_rows_of_norm_chunk = 16;
 // Blocks that an H100 runs at once: each of its 132 processors has registers for about 576 threads. A few
 // blocks more would run alone behind all others.
@@ -37,7 +38,7 @@ struct RowWords {
   }
 };
 
-// The pack on its way to dx.
+// A pack of x, normalised, and of dy, from which dx is computed.
 template <class T>
 struct RowPack {
   Pack<T> normal, flow;

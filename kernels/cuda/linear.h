@@ -1,5 +1,5 @@
-// Linear layers: GEMMs of gemm.h. T: float, Bfloat16 or Float16. Stream order, the lane's scratch. Throws as
-// gemm.h says.
+// Linear layers: GEMMs of gemm.h. T: float, Bfloat16 or Float16. Works in stream order, with the lane's
+// scratch. Throws as gemm.h says.
 #pragma once
 
 #include <cstdint>
@@ -52,10 +52,10 @@ struct LinearCrossEntropy {
   void* workspace = nullptr;
   // The first outputs, which count; outputs behind them are padding, whose gradients are 0. 0: all count.
   std::int64_t vocabulary = 0;
-  // [outputs], both or none.
+  // [outputs]; `bias` and `dbias` are given together or not at all.
   const T* bias = nullptr;
   T* dbias = nullptr;
-  double loss_scale = 1;  // of the gradients
+  double loss_scale = 1;  // factor on the gradients
 };
 template <class T>
 Bytes workspace_bytes(const LinearCrossEntropy<T>& of);

@@ -46,7 +46,7 @@ struct AdamWOperands {
   const float* first_moment = nullptr;
   const float* second_moment = nullptr;
   const double* clip = nullptr;
-  const MasterLow<T>* low = nullptr;  // the rest of T's master weight; null for float
+  const MasterLow<T>* low = nullptr;  // low part of T's master weight; null for float
   T* new_parameter = nullptr;
   float* new_first_moment = nullptr;
   float* new_second_moment = nullptr;

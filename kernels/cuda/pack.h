@@ -91,7 +91,7 @@ STOWAGE_HOST_DEVICE SixteenBytes packed(const Pack<T>& pack) {
   return to;
 }
 
-// The elements from `x` on, at most `count` of them, zeros behind. `aligned`: x is 16-byte aligned.
+// Returns at most `count` elements from `x` on, and zeros behind them. `aligned`: x is 16-byte aligned.
 template <class T>
 STOWAGE_HOST_DEVICE Pack<T> load_pack(const T* x, std::int64_t count, bool aligned) {
   if (aligned && count >= pack_size<T>) return unpack(*reinterpret_cast<const SixteenBytes*>(x), x);
@@ -100,8 +100,8 @@ STOWAGE_HOST_DEVICE Pack<T> load_pack(const T* x, std::int64_t count, bool align
   return pack;
 }
 
-// As load_pack, but the elements as they lie in memory. Loads of several packs are under way together if they
-// all come before the first use: a thread that unpacks each pack at once waits for each.
+// As load_pack, but returns the elements as they lie in memory. Loads of several packs are under way together
+// if they all come before the first use: a thread that unpacks each pack at once waits for each.
 template <class T>
 STOWAGE_HOST_DEVICE SixteenBytes load_words(const T* x, std::int64_t count, bool aligned) {
   if (aligned && count >= pack_size<T>) return *reinterpret_cast<const SixteenBytes*>(x);
@@ -130,7 +130,7 @@ STOWAGE_HOST_DEVICE void store_pack(T* x, std::int64_t count, std::true_type, co
   if (count > 0) store_sixteen(x, packed(pack));
 }
 
-// `size` elements from `x` on, a multiple of a pack: as load_pack and store_pack.
+// As load_pack and store_pack, for `size` elements from `x` on; `size` is a multiple of a pack.
 template <int size, class T>
 STOWAGE_HOST_DEVICE void load_packs(const T* x, std::int64_t count, bool aligned, float (&values)[size]) {
   for (int first = 0; first < size; first += pack_size<T>) {
@@ -148,7 +148,7 @@ STOWAGE_HOST_DEVICE void store_packs(T* x, std::int64_t count, bool aligned, con
   }
 }
 
-// `value` in place of the pack's elements from `count` on.
+// Replaces the pack's elements from `count` on by `value`.
 template <class T>
 STOWAGE_HOST_DEVICE void fill_behind(std::int64_t count, float value, Pack<T>& pack) {
   if (count >= pack_size<T>) return;

@@ -19,16 +19,16 @@ struct AdamWSettings {
   double epsilon = 1e-8;
   double weight_decay = 0.1;
   double learning_rate = 1e-3;
-  std::uint64_t step = 0;  // 0 for the first
+  std::uint64_t step = 0;  // number of the update, from 0
 };
 
 // Constants of all elements, in the type of the update.
 template <class T>
 struct AdamWConstants {
   T beta1, one_minus_beta1, beta2, one_minus_beta2;
-  T correction1, correction2;  // 1 - beta^(step + 1)
+  T correction1, correction2;  // both 1 - beta^(step + 1)
   T epsilon, weight_decay, learning_rate;
-  T scale;  // of the gradient: the clip
+  T scale;  // the gradient's factor, from clipping
 
   AdamWConstants(const AdamWSettings& settings, double gradient_scale)
       : beta1(static_cast<T>(settings.beta1)),

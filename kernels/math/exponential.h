@@ -51,7 +51,7 @@ STOWAGE_HOST_DEVICE float exponential(float x) {
 #else
   x = x < -87.0F ? -87.0F : x;
   x = x > 88.0F ? 88.0F : x;
-  const float scaled = (std::isnan(x) ? 0 : x) * 1.44269504F;  // no integer is NaN
+  const float scaled = (std::isnan(x) ? 0 : x) * 1.44269504F;  // 0 replaces NaN, which no integer holds
   const auto power = static_cast<std::int32_t>(scaled + (scaled < 0 ? -0.5F : 0.5F));
   const auto whole = static_cast<float>(power);
   // ln 2 in two parts, the first of few bits, so that the remainder is exact.

@@ -23,7 +23,7 @@ struct Float16 {
   STOWAGE_HOST_DEVICE explicit operator float() const { return std::bit_cast<float>(widened(bits)); }
 
  private:
-  static constexpr std::uint32_t infinity = 0x7f800000U, quiet = 0x00400000U;  // of f32
+  static constexpr std::uint32_t infinity = 0x7f800000U, quiet = 0x00400000U;  // bits of f32
   static constexpr std::uint32_t least_normal = 0x38800000U;                   // 2^-14
   static constexpr std::uint32_t too_large = 0x477ff000U;                      // 65,520
   static constexpr std::uint32_t bias = 112U << 23U;  // difference of the exponents' biases in f32 and f16
@@ -41,7 +41,8 @@ struct Float16 {
 #else
     const std::uint32_t size = all & 0x7fffffffU;
     const std::uint32_t normal = (size - bias + 0xfffU + ((size >> 13U) & 1U)) >> 13U;
-    // Adding 0.5 rounds: its last place in f32 equals the last place of f16's subnormal numbers.
+    // Adding 0.5 rounds a small number: the last place of 0.5 in f32 is the last place of f16's subnormal
+    // numbers.
     const std::uint32_t small =
         std::bit_cast<std::uint32_t>(std::bit_cast<float>(size) + 0.5F) - std::bit_cast<std::uint32_t>(0.5F);
     const std::uint32_t nan = 0x7e00U | ((size >> 13U) & 0x3ffU);

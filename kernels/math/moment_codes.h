@@ -22,9 +22,9 @@
 
 namespace stowage {
 
-inline constexpr int first_moment_bits = 7, second_moment_bits = 8;  // of a magnitude
+inline constexpr int first_moment_bits = 7, second_moment_bits = 8;  // bits of a magnitude
 
-// The share that a code of so many bits stands for.
+// Returns the share that a code of `bits` bits stands for.
 STOWAGE_HOST_DEVICE constexpr float share_of_code(int bits, int code) {
   if (code == 0 || code == (1 << bits) - 1) return code == 0 ? 0.0F : 1.0F;
   double power = 1;  // 10^-E

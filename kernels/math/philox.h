@@ -15,7 +15,8 @@ struct RandomStream {
   std::uint64_t seed = 0;
   std::uint64_t key = 0;
   std::uint64_t step = 0;
-  std::uint64_t first = 0;  // number in the batch of the op's element 0: micro-batches before have the others
+  // Place of the op's element 0 in the batch. Earlier micro-batches have the elements before it.
+  std::uint64_t first = 0;
 };
 
 // Words for the elements 4 index … 4 index + 3 of the batch. Only the low 32 bits of key and step count.

@@ -1,4 +1,4 @@
-// A file by its descriptor.
+// An open file, by its descriptor.
 #pragma once
 
 #include <unistd.h>
@@ -20,7 +20,7 @@ class FileHandle {
 
   explicit operator bool() const { return descriptor_ >= 0; }
   int get() const { return descriptor_; }
-  int release() { return std::exchange(descriptor_, -1); }  // the caller's from now on
+  int release() { return std::exchange(descriptor_, -1); }  // the caller owns the descriptor from now on
   // Returns false if the system reports an error.
   bool close() {
     const int descriptor = release();

@@ -17,10 +17,10 @@ std::vector<std::filesystem::path> module_candidates(const std::string& file_nam
                                                      const std::filesystem::path& built);
 
 std::filesystem::path program_path();
-// The file that `code` was linked into: the program, or one of its libraries.
+// Returns the file that `code` was linked into: the program, or one of its libraries.
 std::filesystem::path library_path(const void* code);
 
-// The first that exists; empty if none does.
+// Returns the first candidate that exists; empty if none does.
 std::filesystem::path first_that_exists(const std::vector<std::filesystem::path>& candidates);
 std::string joined_paths(const std::vector<std::filesystem::path>& paths);  // "a, b"
 
@@ -28,7 +28,7 @@ std::string joined_paths(const std::vector<std::filesystem::path>& paths);  // "
 // in `error`.
 struct ModuleEntry {
   bool loaded = false;      // the library is open, perhaps without the entry
-  void* address = nullptr;  // the entry's; null: see `error`
+  void* address = nullptr;  // address of the entry; null: see `error`
   std::string error;        // the loader's message
 };
 ModuleEntry load_entry(const std::filesystem::path& path, const char* entry);

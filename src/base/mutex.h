@@ -53,7 +53,7 @@ class CondVar {
   void wait(Mutex& mutex) STOWAGE_REQUIRES(mutex) {
     std::unique_lock<std::mutex> lock(mutex.mutex_, std::adopt_lock);
     condition_.wait(lock);
-    lock.release();  // the caller still holds it
+    lock.release();  // the caller still holds the mutex
   }
   // Waits no longer than `most`; may wake without reason too.
   void wait_for(Mutex& mutex, std::chrono::milliseconds most) STOWAGE_REQUIRES(mutex) {

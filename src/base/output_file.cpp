@@ -117,7 +117,7 @@ void OutputFile::open_new() {
   const fs::path path(path_);
   if (!path.has_filename()) throw InvalidInput(shown_ + ": this names a folder; name a file in it");
   open_hidden();
-  if (writing_ == Writing::growing) {  // this only tried whether `start` can make the file
+  if (writing_ == Writing::growing) {  // opening only tried whether `start` can make the file
     file_.close();
     hidden_ = Temporary();
   }

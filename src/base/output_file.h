@@ -16,9 +16,9 @@ namespace stowage {
 
 // How a regular file gets its name.
 enum class Writing : std::uint8_t {
-  whole,    // under a temporary name beside it until `commit`: nothing half-written is ever seen
-  placed,   // the same, and written at any offsets; a pipe, which has none, is refused
-  growing,  // at once, line by line; no other run may write it meanwhile
+  whole,    // written under a temporary name until `commit`: nothing half-written is ever seen
+  placed,   // like `whole`, but written at any offsets; a pipe, which has none, is refused
+  growing,  // under its own name from the start, line by line; no other run may write it meanwhile
 };
 
 // Writes directly into an existing path that is no regular file (/dev/null, a terminal, a FIFO), and into the
@@ -35,15 +35,15 @@ class OutputFile {
 
   bool wanted() const { return !path_.empty(); }
   const std::string& path() const { return path_; }
-  bool is_direct() const { return direct_; }  // no regular file of its own
+  bool is_direct() const { return direct_; }  // true: writes to no regular file of its own
 
   // Growing: makes the file, or empties it but for its first bytes. Throws InvalidInput if another run has
   // made the file since this one was opened.
   void start(std::uint64_t kept = 0);
   // These throw Error naming the file when the disk refuses.
   void write(std::string_view text);
-  void write_at(std::uint64_t offset, std::span<const std::byte> bytes);  // placed
-  void commit();  // closes; all but a growing file is on the disk, and then under its name
+  void write_at(std::uint64_t offset, std::span<const std::byte> bytes);  // for Writing::placed
+  void commit();  // closes the file; syncs it first, and renames it then, unless it grows
 
  private:
   void open();
@@ -62,7 +62,7 @@ class OutputFile {
   std::string path_;
   Writing writing_ = Writing::whole;
   bool direct_ = false;
-  FileHandle file_;  // for a new growing file open only from `start` on
+  FileHandle file_;  // a new growing file is open only from `start` on
   Temporary hidden_;
 };
 

@@ -42,7 +42,7 @@ struct Current {
   ~Current() {
     threads.reset();
     if (::getpid() == process_)
-      tbb::finalize(scheduler_, std::nothrow);  // a forked child has no such threads
+      tbb::finalize(scheduler_, std::nothrow);  // not in a forked child, which has no such threads
   }
 
   Mutex mutex;
@@ -68,7 +68,7 @@ std::shared_ptr<Threads> current_threads() {
 }  // namespace
 
 void set_parallel_threads(int threads) {
-  std::shared_ptr<Threads> replaced;  // dies last, without the lock
+  std::shared_ptr<Threads> replaced;  // destroyed after the lock is released
   Current& now = current();
   MutexLock lock(now.mutex);
   replaced = std::move(now.threads);

@@ -23,7 +23,7 @@ struct Loop {
   void* context = nullptr;
   std::int64_t next = 0;     // first element not handed out
   std::int64_t running = 0;  // chunks handed out and not done
-  std::exception_ptr error;  // the first one; chunks not handed out by then are dropped
+  std::exception_ptr error;  // the first error; chunks not handed out by then are dropped
   CondVar done;
 
   bool has_work() const { return next < count; }
@@ -105,7 +105,7 @@ class Pool {
     }
   }
 
-  // Takes the loop's next chunk and runs it without the lock.
+  // Takes the loop's next chunk, and runs it without holding the lock.
   void run_chunk(Loop& loop) STOWAGE_REQUIRES(mutex_) {
     const std::int64_t begin = loop.next;
     const std::int64_t end = begin + std::min(loop.chunk, loop.count - begin);
@@ -127,7 +127,7 @@ class Pool {
     if (loop.finished()) loop.done.notify_all();
   }
 
-  Mutex resize_mutex_;  // one set_threads at a time; taken before mutex_
+  Mutex resize_mutex_;  // held by set_threads, one call at a time; locked before mutex_
   Mutex mutex_;
   CondVar work_;
   std::deque<Loop*> loops_ STOWAGE_GUARDED_BY(mutex_);

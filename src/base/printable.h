@@ -10,7 +10,7 @@ namespace stowage {
 
 struct Character {
   std::string_view bytes;
-  std::optional<char32_t> code;  // nothing for a byte that is no UTF-8
+  std::optional<char32_t> code;  // nullopt for a byte that is no UTF-8
 };
 
 // Takes the first character off `text`, which must not be empty.

@@ -16,7 +16,7 @@ namespace stowage {
 void keep_standard_streams() {
   for (int stream = STDIN_FILENO; stream <= STDERR_FILENO; ++stream) {
     if (::fcntl(stream, F_GETFD) < 0 && errno == EBADF)
-      static_cast<void>(::open("/dev/null", O_RDWR));  // takes the lowest number that is free: this one
+      static_cast<void>(::open("/dev/null", O_RDWR));  // open takes the lowest free number, which is this one
   }
 }
 

@@ -25,8 +25,8 @@ namespace stowage {
 struct Temporary::Entry {
   enum State : int { free, owned, on_disk };
   std::atomic<int> state{owned};
-  int folder = -1;            // open as long as `state` is on_disk
-  std::atomic<int> self{-1};  // a folder, open, so that removing it needs no further descriptor
+  int folder = -1;            // parent folder, open as long as `state` is on_disk
+  std::atomic<int> self{-1};  // a folder itself, open so that its removal needs no new descriptor
   std::array<char, NAME_MAX + 1> name{};
   Entry* next = nullptr;
 };
@@ -50,7 +50,7 @@ Temporary::Entry* take_entry() {
   return entry;
 }
 
-constexpr int deepest = 8;  // folders in a folder that are removed with it
+constexpr int deepest = 8;  // depth of folders in a folder that are removed with it
 
 bool is_dots(const char* name) { return std::strcmp(name, ".") == 0 || std::strcmp(name, "..") == 0; }
 
@@ -175,7 +175,7 @@ void Temporary::make(const std::string& folder, FileHandle parent, std::string_v
     entry->folder = parent.get();
     entry->self = -1;
     entry->name[hidden.copy(entry->name.data(), NAME_MAX)] = '\0';
-    entry->state = Entry::on_disk;  // before it is made: a signal may come at once
+    entry->state = Entry::on_disk;  // set before the file is made: a signal may come at once
     FileHandle made;
     if (kind == Kind::file)
       made = FileHandle(

@@ -43,7 +43,7 @@ class Temporary {
 
   std::string path_;
   FileHandle file_;
-  FileHandle lock_;  // holds a file's lock when `file_` is taken or closed
+  FileHandle lock_;  // keeps the file's lock once `file_` is taken or closed
   Entry* entry_ = nullptr;
 };
 

@@ -17,7 +17,7 @@ class WrittenPaths {
   void add(const std::string& flag, const std::string& path, Kind kind);
 
  private:
-  std::map<std::string, std::string> flags_;  // by the place that is written to
+  std::map<std::string, std::string> flags_;  // flags by the place that they write to
 };
 
 }  // namespace stowage

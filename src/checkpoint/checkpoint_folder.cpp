@@ -84,7 +84,7 @@ void remove_checkpoint(const std::string& parent, const std::string& path) {
   if (std::rename(path.c_str(), aside.c_str()) != 0) fail_renaming(path, aside);
   sync_folder(parent);
   std::error_code error;
-  fs::remove_all(aside, error);  // the next process removes what this one cannot
+  fs::remove_all(aside, error);  // the next process removes whatever is left
 }
 
 void write_tensors(const std::string& path, CheckpointState& state, const CheckpointFolder::ReadValue& read) {
@@ -201,7 +201,7 @@ void CheckpointFolder::write(CheckpointState state, const ReadValue& read, Check
   if (rank == CheckpointRank::best)
     set_best(folder_, name);
   else if (best_name(folder_) == name)
-    ::unlink((folder_ + std::string(best_link)).c_str());  // it led to the removed checkpoint
+    ::unlink((folder_ + std::string(best_link)).c_str());  // the link led to the removed checkpoint
   remove_older(step);
 }
 

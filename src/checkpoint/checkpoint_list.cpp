@@ -66,7 +66,7 @@ std::vector<CheckpointName> list_checkpoints(const std::string& folder) {
 std::optional<BestCheckpoint> find_best_checkpoint(const std::string& folder) {
   std::error_code error;
   const fs::path target = fs::read_symlink(folder + std::string(best_link), error);
-  const auto step = step_of(target.native());  // a name in this folder, and nothing else
+  const auto step = step_of(target.native());  // nullopt unless the link is a checkpoint's plain name
   if (error || !step) return {};
   const std::string path = folder + "/" + target.string();
   try {

@@ -144,8 +144,9 @@ class CheckpointSaver::Implementation {
   checkpoint::HostCopy copy_;
   Mutex mutex_;
   CondVar changed_;
-  std::optional<CheckpointState> waiting_ STOWAGE_GUARDED_BY(mutex_);        // until it is written
-  CheckpointRank rank_ STOWAGE_GUARDED_BY(mutex_) = CheckpointRank::newest;  // of `waiting_`
+  // The state to write, until it is written.
+  std::optional<CheckpointState> waiting_ STOWAGE_GUARDED_BY(mutex_);
+  CheckpointRank rank_ STOWAGE_GUARDED_BY(mutex_) = CheckpointRank::newest;  // rank of `waiting_`
   bool ending_ STOWAGE_GUARDED_BY(mutex_) = false;
   std::vector<std::string> failures_ STOWAGE_GUARDED_BY(mutex_);
   std::thread writer_;  // the last member: it uses the others

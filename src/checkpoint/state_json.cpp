@@ -19,7 +19,7 @@ constexpr std::int64_t format_version = 1;
 constexpr std::string_view seal_begin = R"(,"checksum":")";
 constexpr std::string_view seal_end = "\"}\n";
 constexpr std::size_t seal_size = seal_begin.size() + checksum_digits + seal_end.size();
-constexpr std::size_t most_entries = 1 << 16;  // of configuration, and of the data's position
+constexpr std::size_t most_entries = 1 << 16;  // limit of the configuration, and of the data's position
 constexpr std::size_t longest_text = 1 << 16;
 constexpr std::string_view damage_remedy = "the file is damaged: take another checkpoint";
 
@@ -68,7 +68,7 @@ std::uint64_t seed_of(const JsonField& field) {
   return value;
 }
 
-// `end`: where the tensors before end; moved behind this one.
+// `end`: the end of the tensors before this one; it is moved behind this one.
 CheckpointTensor tensor_of(const JsonField& field, Bytes& end) {
   field.require_members({"name", "kind", "type", "shape", "offset", "bytes", "checksum"});
   CheckpointTensor tensor;

@@ -22,9 +22,9 @@ const char* to_string(CollectiveKind kind);  // the call's name
 
 struct Collective {
   CollectiveKind kind = CollectiveKind::barrier;
-  int root = 0;     // of a broadcast
-  Bytes bytes = 0;  // of a share, or of a broadcast's data
-  Bytes whole = 0;  // of all shares together, or of the whole that a rank exchanges
+  int root = 0;     // root of a broadcast
+  Bytes bytes = 0;  // size of a share, or of a broadcast's data
+  Bytes whole = 0;  // size of all shares together, or of all that a rank exchanges
   friend bool operator==(const Collective&, const Collective&) = default;
 };
 // Ranks send its bytes: it must have no padding, which may hold anything.
@@ -46,7 +46,7 @@ struct Block {
 };
 // Returns the bytes that the sender sends to the receiver, possibly the same rank; nullopt if there are none.
 std::optional<Block> block_between(const Collective& collective, int sender, int receiver);
-// The same for a rank with these buffers: nullopt also where `in_place` saves the copy.
+// Same, for a rank with these buffers: returns nullopt also if `in_place` saves the copy.
 std::optional<Block> block_between(const Collective& collective, const Buffers& buffers, int sender,
                                    int receiver);
 

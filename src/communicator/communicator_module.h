@@ -21,15 +21,15 @@ struct ModuleHead {
   const char* version = "";
 };
 
-// How a kind of module is found, and what its errors say.
+// Says how a kind of module is found, and what its errors tell the user.
 struct ModuleKind {
   const char* name;         // "the MPI module"
   const char* file;         // "libstowage_mpi.so"
-  const char* entry;        // the function that it exports, which returns its head
-  const char* environment;  // the variable that may name another file
+  const char* entry;        // name of the exported function, which returns the ModuleHead
+  const char* environment;  // environment variable that may name another file
   const char* needs;        // the library that it needs, as the loader names it
   const char* install;      // how to get that library
-  const char* build;        // what to do without a module
+  const char* build;        // advice if there is no module
   unsigned abi;
 };
 

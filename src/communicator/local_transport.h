@@ -40,7 +40,7 @@ class LocalGroup {
 
  private:
   FirstFailure failure_;
-  FirstFailure left_;  // the first that left
+  FirstFailure left_;  // the first rank that left
 };
 
 class LocalTransport final : public Transport {

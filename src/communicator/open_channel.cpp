@@ -28,12 +28,12 @@ namespace {
 using ranks::MeetingOptions;
 using ranks::MeetingPoint;
 
-constexpr std::chrono::seconds start_time{3};  // a launcher starts all ranks of a machine within it
+constexpr std::chrono::seconds start_time{3};  // time in which a launcher starts all ranks of a machine
 constexpr std::size_t least_secret = 16;
-constexpr int least_standing = 2;  // seconds; a process that lives says so each second
-constexpr int most_names = 10;     // of a local socket that rank 0 tries
+constexpr int least_standing = 2;  // seconds; a live process sends a message each second
+constexpr int most_names = 10;     // names of a local socket that rank 0 tries
 constexpr std::chrono::milliseconds between_looks{100};
-constexpr std::string_view failed_word = "! ";  // begins rank 0's text if it does not listen
+constexpr std::string_view failed_word = "! ";  // rank 0's text begins with this if rank 0 does not listen
 
 std::string variable(const char* name) {
   const char* const text = std::getenv(name);
@@ -229,7 +229,7 @@ std::shared_ptr<Channel> open_over_mpi(const RankLaunch& launch, MeetingOptions 
   try {
     return meet_over_mpi(mpi, world, launch, meeting, options, look);
   } catch (...) {
-    mpi.lose();  // MPI's end would wait for a rank that is gone
+    mpi.lose();  // otherwise ending MPI would wait for a rank that is gone
     throw;
   }
 }
@@ -238,7 +238,7 @@ std::shared_ptr<Channel> open_over_mpi(const RankLaunch& launch, MeetingOptions 
 
 std::shared_ptr<Channel> open_channel(const RankLaunch& launch, const ChannelOptions& options) {
   if (launch.size == 1) return local_channels(1).front();
-  standing_time();  // a mistake in it is told before anybody waits
+  standing_time();  // reports a mistake in the variable before anybody waits
   MeetingOptions meeting;
   meeting.rank = launch.rank;
   meeting.size = launch.size;

@@ -136,7 +136,7 @@ void SimulatedCommunicator::enqueue(LaneId lane, const Collective& collective, c
 
 double SimulatedCommunicator::run(Work* work, const simulated::Arrival& arrival) {
   const struct Ending {
-    ~Ending() { work->owner->end_work(work); }  // the last to touch this communicator
+    ~Ending() { work->owner->end_work(work); }  // nothing touches this communicator afterwards
     Work* work;
   } ending{work};
   const char* const name = to_string(work->collective.kind);

@@ -44,7 +44,7 @@ class Watch {
   Mutex mutex_;
   CondVar stopped_;
   bool stops_ STOWAGE_GUARDED_BY(mutex_) = false;
-  std::thread thread_;  // last: it uses the rest
+  std::thread thread_;  // the last member: it uses the others
 };
 
 }  // namespace stowage::communication

@@ -39,7 +39,7 @@ const char* backend_module_version();
 
 struct LoadedModule {
   const BackendModule* module = nullptr;  // null: not there; lives as long as the process
-  std::string reason;                     // where it was found, or why not and what to do
+  std::string reason;                     // where the module was found, or why it was not, and what to do
 };
 
 // Returns the files to try for the CUDA module, as module_candidates (src/base/module_file.h).

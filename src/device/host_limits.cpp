@@ -20,7 +20,8 @@ namespace {
 
 constexpr std::size_t most_file_bytes = 64_KiB;
 constexpr std::size_t most_group_levels = 64;
-constexpr Bytes no_limit = Bytes{1} << 62;  // version 1 writes the largest number of whole pages
+// Without a limit version 1 writes the largest number of whole pages.
+constexpr Bytes no_limit = Bytes{1} << 62;
 
 // Returns at most the first 64 KiB of the file; empty if it cannot be read.
 std::string contents(const std::string& path) {
@@ -85,7 +86,7 @@ struct GroupFiles {
   const char* mount;
   const char* limit;
   const char* taken;
-  const char* droppable[2];  // in memory.stat: pages of files
+  const char* droppable[2];  // names in memory.stat of files' pages
 };
 constexpr GroupFiles version_1{"/sys/fs/cgroup/memory",
                                "memory.limit_in_bytes",
@@ -98,7 +99,7 @@ constexpr GroupFiles version_2{
 struct LimitedGroup {
   const GroupFiles* files;
   std::string name;    // "/user/job"; empty: the topmost
-  std::string folder;  // with its files
+  std::string folder;  // folder with the group's files
   Bytes limit = 0;
 };
 using LimitedGroups = std::vector<LimitedGroup>;
@@ -158,8 +159,8 @@ std::optional<Bytes> resource_limit(const std::string& root, std::string_view na
 }
 
 struct Resource {
-  const char* limit;  // in proc/self/limits
-  const char* taken;  // in proc/self/status
+  const char* limit;  // name in proc/self/limits
+  const char* taken;  // name in proc/self/status
   const char* name;
   const char* flag;
   // Room that libraries take later, whatever the program does: oneDNN's generated code, and stacks and heaps
@@ -227,7 +228,7 @@ std::optional<Bytes> group_memory_limit(const std::string& root) {
 }
 
 bool memory_may_grow(Bytes seen, const std::string& root) {
-  constexpr Bytes tables = 1_GiB;  // and a quarter of what is there: kernel, firmware, page tables
+  constexpr Bytes tables = 1_GiB;  // kernel, firmware and page tables take this and a quarter of `seen`
   const std::string memory = contents(root + "/proc/meminfo");
   const auto reported = [&](const char* name) { return number(field(memory, name), 1_KiB).value_or(0); };
   const Bytes pages = sum(sum(reported("DirectMap4k:"), reported("DirectMap2M:")), reported("DirectMap1G:"));

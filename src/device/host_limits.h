@@ -16,7 +16,7 @@ struct HostLimit {
   std::string name;    // "the memory limit of the control group /job (2.00 GiB, of which 1.20 GiB are taken)"
   Bytes room = 0;      // bytes that this process may take beside what it has
   std::string remedy;  // what to do if that is too little: "raise its memory.max"
-  bool of_process = false;  // others of the same program have as much for themselves
+  bool of_process = false;  // true: each process of the program has a limit of its own
 };
 
 // Reads the limits that the system sets: free memory and swap of the machine; for the process's control
@@ -51,8 +51,8 @@ std::optional<Bytes> locked_memory_limit(const std::string& root = "/");
 
 // A failure because memory ran out, or because no thread could be started.
 struct Shortage {
-  std::string text;       // includes what to do about it
-  bool of_limit = false;  // a limit that the process has for itself, `ulimit -v` or `-d`, may be the reason
+  std::string text;       // message, with what to do about the shortage
+  bool of_limit = false;  // a limit of the process, `ulimit -v` or `-d`, may be the reason
 };
 // Returns the shortage behind `error`; nullopt for other errors. Reads no files, since little memory may
 // be left.

@@ -17,7 +17,7 @@ class StreamLanes::Implementation {
       try {
         device_.destroy_lane(lane);
       } catch (const std::exception&) {
-        continue;  // a lane that the device keeps goes with the device
+        continue;  // if the device keeps the lane, it ends with the device
       }
     }
   }

@@ -72,8 +72,8 @@ Topology read_topology() {
 }
 
 struct MemoryBinder::Target {
-  hwloc_topology_t topology = nullptr;    // the process's, see machine_with_devices()
-  hwloc_const_nodeset_t nodes = nullptr;  // the topology's own
+  hwloc_topology_t topology = nullptr;    // topology of the process, see machine_with_devices()
+  hwloc_const_nodeset_t nodes = nullptr;  // node set that the topology owns
 };
 
 MemoryBinder::MemoryBinder(const std::string& pci_bus_id) {

@@ -17,8 +17,8 @@ struct NumaNode {
 struct Topology {
   int cores = 0;                // physical
   int processing_units = 0;     // hardware threads this process may use
-  std::vector<NumaNode> nodes;  // of the host: memory of cards that the system counts as nodes is left out
-  Bytes memory() const;         // of all nodes
+  std::vector<NumaNode> nodes;  // nodes of the host; cards' memory that the system lists as nodes is left out
+  Bytes memory() const;         // memory of all nodes
 };
 
 // Reads the running machine. Throws DeviceError when hwloc cannot.
@@ -41,7 +41,7 @@ class MemoryBinder {
 
  private:
   struct Target;
-  std::unique_ptr<Target> target_;  // null: nowhere in particular
+  std::unique_ptr<Target> target_;  // null: `bind` does nothing
 };
 
 }  // namespace stowage

@@ -10,8 +10,8 @@
 
 namespace stowage {
 
-// Seconds on the device: as measured, else the longest of arithmetic, device memory and the link from the
-// peers, plus the launch.
+// Seconds of an op on the device: as measured; else the time of arithmetic, of device memory or of the link
+// from the peers, whichever is longest, plus the launch.
 inline double op_seconds(const Op& op, const Machine& machine) {
   if (op.cost.seconds) return *op.cost.seconds;
   const double flops = op.cost.type ? machine.flops_of(*op.cost.type) : machine.flops_per_second;

@@ -11,8 +11,8 @@
 namespace stowage {
 
 struct NonFiniteElement {
-  std::uint64_t index = 0;  // of the element
-  bool is_nan = false;      // else it is an infinity
+  std::uint64_t index = 0;  // position of the element
+  bool is_nan = false;      // false: the element is infinite
 };
 
 // Returns the first non-finite element of `values`: whole elements of `type` in the machine's format, at any

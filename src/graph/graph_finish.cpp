@@ -54,7 +54,7 @@ void GraphBuilder::backward(Value loss) {
   for (TensorId id = 0; id < graph_.tensors.size(); ++id) {
     Value gradient = gradients_[id].value;
     if (gradient && graph_.tensors[id].kind == TensorKind::parameter) {
-      graph_.tensors[gradient.id].kind = TensorKind::gradient;  // also one that was passed through
+      graph_.tensors[gradient.id].kind = TensorKind::gradient;  // also a gradient that was passed through
     }
   }
 }

@@ -29,7 +29,7 @@ class NamesInObjects {
 
  private:
   const JsonSource& source_;
-  std::vector<std::set<std::string>> open_;  // the names so far of each object that is not closed
+  std::vector<std::set<std::string>> open_;  // names met so far in each open object
 };
 
 // Returns the message without the library's prefix, "[json.exception.parse_error.101] ".

@@ -24,9 +24,9 @@ namespace stowage {
 // A rank's share of a parameter, in elements.
 struct ParameterShare {
   std::int64_t piece = 0;
-  std::int64_t all = 0;    // of the share, padding included
-  std::int64_t first = 0;  // of the parameter
-  std::int64_t count = 0;  // of the share, without padding; may be 0
+  std::int64_t all = 0;    // elements of the share, padding included
+  std::int64_t first = 0;  // position of the share in the parameter
+  std::int64_t count = 0;  // elements of the share without padding; may be 0
 };
 // Returns the share of a parameter of `elements`, if each of the ranks has `groups` gradient groups.
 ParameterShare share_of(std::int64_t elements, std::uint32_t groups, BatchShare share);

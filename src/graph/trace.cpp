@@ -17,8 +17,8 @@ namespace stowage {
 namespace {
 
 constexpr std::size_t most_lines = std::size_t{1} << 24;
-constexpr std::size_t most_characters = std::size_t{1} << 20;  // of a line
-constexpr double most_work = 1e24;                             // flops, bytes of one op
+constexpr std::size_t most_characters = std::size_t{1} << 20;  // limit of a line
+constexpr double most_work = 1e24;                             // limit of one op's flops, and of its bytes
 
 class TraceReader {
  public:
@@ -204,14 +204,14 @@ class TraceReader {
     loss.shape = {};
   }
 
-  std::size_t number_ = 0;  // of the line that is read
+  std::size_t number_ = 0;  // number of the line that is read
   std::optional<TraceHeader> header_;
   std::size_t header_line_ = 0;
   Graph graph_;
   std::optional<TraceTensors> tensors_;  // set once the header is read
   std::unordered_map<std::string, OpId> ops_;
   std::unordered_map<std::string, std::uint32_t> units_;
-  std::uint32_t unit_ = no_id;  // of the op before
+  std::uint32_t unit_ = no_id;  // unit of the previous op
 };
 
 // Takes the first line off `text`, without its end.

@@ -11,7 +11,7 @@ namespace {
 // A parameter that takes the type of its cast.
 struct Taken {
   TensorId parameter = no_id, cast = no_id;   // cast: the parameter in the narrow type
-  TensorId gradient = no_id, narrow = no_id;  // narrow: the gradient before it was cast
+  TensorId gradient = no_id, narrow = no_id;  // narrow: the gradient before its cast
   OpId forward = no_id, backward = no_id;     // the casts
 };
 
@@ -68,7 +68,7 @@ class MasterWeights {
     taken.narrow = graph_.ops[taken.backward].reads[0];
     const DataType type = graph_.tensors[taken.cast].type;
     const bool is_narrow = type == DataType::bf16 || type == DataType::f16;
-    // The unit must keep an op.
+    // The unit must keep a forward op once the cast is removed.
     if (!is_narrow || graph_.tensors[taken.narrow].type != type || !is_value(taken.cast) ||
         !is_value(taken.narrow) || readers_[taken.narrow].size() != 1 || !readers_[taken.gradient].empty() ||
         forward_ops_[graph_.ops[taken.forward].unit] < 2)
@@ -122,7 +122,7 @@ class MasterWeights {
   const std::vector<OpId> producers_;
   std::vector<std::vector<OpId>> readers_;  // by tensor
   std::vector<std::size_t> forward_ops_;    // by unit
-  std::vector<std::uint8_t> aliased_;       // by tensor: an op may put it in another's bytes
+  std::vector<std::uint8_t> aliased_;       // by tensor: whether an op may put it into another's bytes
 };
 
 }  // namespace

@@ -14,7 +14,8 @@
 namespace stowage {
 
 // Fields of a trace's lines, and its first line (docs/trace.md).
-inline constexpr Bytes most_trace_bytes = Bytes{1} << 60;  // of all tensors: sums stay far from 64 bits
+// Limit of all tensors together: sums stay far from 64 bits.
+inline constexpr Bytes most_trace_bytes = Bytes{1} << 60;
 inline constexpr double most_trace_seconds = 1e6;
 inline constexpr const char* trace_remedy = "correct the line, docs/trace.md says what it may hold";
 
@@ -26,7 +27,7 @@ JsonSource source_of_trace_line(std::size_t line);
 // These read a field's value, and throw InvalidInput that names line and field.
 std::string trace_name(const JsonField& field);
 double number_up_to(const JsonField& field, double most);
-Bytes trace_bytes(const JsonField& field);  // from 1 to most_trace_bytes
+Bytes trace_bytes(const JsonField& field);  // returns 1 to most_trace_bytes
 std::int64_t trace_count(const JsonField& field);
 
 // First version with "trained", "replayable", "type", "samples" and "tokens".
@@ -37,7 +38,7 @@ struct TraceHeader {
   std::string loss;
   std::string clip;  // empty: none
   std::optional<AdamW> optimizer;
-  std::int64_t samples = 0, tokens = 0;  // of a step; 0: not known
+  std::int64_t samples = 0, tokens = 0;  // per step; 0: not known
 };
 TraceHeader read_trace_header(const JsonField& line);
 

@@ -72,16 +72,16 @@ class UpdatePhase {
   // The operand of one update op: a parameter or a slice of it.
   struct Target {
     TensorId parameter = no_id, gradient = no_id;
-    std::string suffix;      // of names: "" or ".slice3"
-    std::int64_t count = 0;  // as in FinalGradient
+    std::string suffix;      // ending of names: "" or ".slice3"
+    std::int64_t count = 0;  // FinalGradient::count of this operand
   };
 
   Graph& graph_;
   const std::vector<FinalGradient>& gradients_;
   const AdamW& optimizer_;
-  const std::int64_t groups_;  // of this rank
+  const std::int64_t groups_;  // gradient groups of this rank
   const std::int64_t ranks_;
-  std::map<std::string, TensorId> states_;  // wholes, by name
+  std::map<std::string, TensorId> states_;  // whole state tensors, by name
   std::int64_t rounding_key_ = std::int64_t{1} << 31;
 
   bool in_pieces() const { return groups_ * ranks_ > 1; }
@@ -265,7 +265,8 @@ class UpdatePhase {
 
   void add_adamw(const Target& target) {
     const Tensor source = graph_.tensors[target.parameter];
-    const bool split = size_of(source.type) == 2;  // the rest of its master weight is state
+    // True: the low part of its master weight is optimizer state.
+    const bool split = size_of(source.type) == 2;
     const DataType moments = moments_of(source);
     const bool decays = optimizer_.decayed == DecayedParameters::all || source.shape.size() >= 2;
     Op op = named(name_of(target) + ".adamw" + target.suffix, "adamw");

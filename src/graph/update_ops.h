@@ -40,7 +40,7 @@ void append_update(Graph& graph, const std::vector<FinalGradient>& gradients, co
 // (Plan::optimizer_in_backward), and what to do; empty if they may.
 std::string why_updates_wait(const Graph& graph);
 
-// Throws InvalidInput with that reason if there is one.
+// Throws InvalidInput with the reason of why_updates_wait, if there is one.
 void require_no_clipping(const Graph& graph);
 
 // Collects new ops by their places between a graph's ops; ids count the graph's ops before `apply`.

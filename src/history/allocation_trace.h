@@ -21,7 +21,7 @@ struct TraceOperation {
   TraceKind kind = TraceKind::allocate;
   AllocationId id = 0;
   Bytes bytes = 0;           // requested size of the allocation, also on its free
-  std::uint32_t stream = 0;  // of the allocation, numbered from 0 by first use
+  std::uint32_t stream = 0;  // the allocation's stream; streams are numbered from 0 by first use
   friend bool operator==(const TraceOperation&, const TraceOperation&) = default;
 };
 
@@ -31,7 +31,7 @@ struct AllocationTrace {
   // Operations before which an iteration begins, ascending. Operations before the first belong to no
   // iteration. Empty: the iterations are unknown.
   std::vector<std::size_t> iterations;
-  std::size_t allocations = 0;  // ids are less
+  std::size_t allocations = 0;  // number of allocations; ids are below it
   friend bool operator==(const AllocationTrace&, const AllocationTrace&) = default;
 };
 
@@ -39,13 +39,13 @@ struct AllocationTrace {
 class TraceBuilder {
  public:
   AllocationId allocate(Bytes bytes, std::uint32_t stream = 0);
-  void free(AllocationId id);  // allocated and not freed
+  void free(AllocationId id);  // requires an allocation that was not freed
   void begin_iteration();
   AllocationTrace finish() && { return std::move(trace_); }
 
  private:
   AllocationTrace trace_;
-  std::vector<std::size_t> made_at_;  // operations, by id
+  std::vector<std::size_t> made_at_;  // indices of the allocating operations, by id
 };
 
 // Returns one iteration on one stream: each item is allocated at `first` and freed at `last`. At equal times

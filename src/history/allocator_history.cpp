@@ -61,7 +61,7 @@ class EventReader {
   }
 
   TraceBuilder builder_;
-  std::unordered_map<std::uint64_t, AllocationId> live_;  // by address
+  std::unordered_map<std::uint64_t, AllocationId> live_;  // live allocations by address
   StreamNumbers streams_;
   Bytes total_ = 0;
 };

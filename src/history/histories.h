@@ -27,7 +27,7 @@ std::string history_free(std::uint64_t sequence, std::uint64_t id);
 
 // The text that CachingAllocator::history_json writes.
 
-// Whether `text` begins like one: with an object whose first member is "version".
+// Whether `text` begins like such a history: with an object whose first member is "version".
 bool is_allocator_history(std::string_view text);
 
 // Reads allocations and releases; other events are passed over, and so are releases of memory from before the

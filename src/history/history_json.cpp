@@ -115,7 +115,7 @@ class HistoryReader {
     if (!freed_ids_.insert(id).second) line.member("id").refuse("is freed already, and not allocated since");
     count();
     const auto found = live_ids_.find(id);
-    if (found == live_ids_.end()) return;  // allocated before the history begins
+    if (found == live_ids_.end()) return;  // the memory was allocated before the history begins
     if (found->second.id) builder_.free(*found->second.id);
     live_ids_.erase(found);
   }
@@ -136,9 +136,9 @@ class HistoryReader {
   };
 
   const std::string& file_;
-  std::size_t number_ = 0;  // of the line
+  std::size_t number_ = 0;  // number of the present line
   bool has_header_ = false;
-  std::optional<std::uint64_t> sequence_, iteration_;  // of the lines before
+  std::optional<std::uint64_t> sequence_, iteration_;  // values on the lines before
   std::unordered_map<std::uint64_t, Live> live_ids_;
   std::unordered_set<std::uint64_t> freed_ids_;
   StreamNumbers streams_;

@@ -93,7 +93,7 @@ class LogReader {
   }
 
   const std::string& file_;
-  std::size_t number_ = 0;  // of the line
+  std::size_t number_ = 0;  // number of the present line
   TraceBuilder builder_;
   std::unordered_map<std::uint64_t, AllocationId> live_;  // by address
   StreamNumbers streams_;

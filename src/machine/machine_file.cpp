@@ -18,8 +18,9 @@ namespace stowage {
 namespace {
 
 constexpr std::uintmax_t largest_file = 1U << 24U;
-constexpr Bytes parts_of_host_memory = 16;  // one is for the system and the program itself: 4 GiB of 64
-constexpr double times_through_host = 2;    // a peer's byte is written to host memory, and read
+// One part is left to the system and the program itself: 4 GiB of 64.
+constexpr Bytes parts_of_host_memory = 16;
+constexpr double times_through_host = 2;  // a peer's byte is written to host memory, and read
 
 using Rates = std::vector<MatrixRate>;
 Rates::const_iterator rate_of(const Rates& rates, DataType type) {
@@ -171,7 +172,7 @@ void set_op_seconds(const MachineFile& file, DataType work, const Machine& machi
 
 Bytes overhead_on(const Device& device, Bytes measured, Bytes pinned) {
   constexpr Bytes code_to_come = 64_MiB;
-  constexpr Bytes pinned_per_table_byte = 512;  // 4 KiB by an entry of 8 bytes
+  constexpr Bytes pinned_per_table_byte = 512;  // an entry of 8 bytes maps 4 KiB
   const Bytes held = device.memory_info().overhead;
   if (held == 0 && device.info().backend != "cuda") return 0;
   const Bytes granule = device.granularity();

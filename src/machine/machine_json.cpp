@@ -16,8 +16,8 @@ using Json = nlohmann::json;
 
 constexpr std::string_view format_name = "stowage.machine";
 constexpr std::uint64_t format_version = 1;
-constexpr const char* host_total_name = "host_total_bytes_per_second";  // not in all files
-// The next six are not in all files either.
+constexpr const char* host_total_name = "host_total_bytes_per_second";  // optional member
+// The next six members are optional too.
 constexpr const char* host_memory_name = "host_memory_bytes";
 constexpr const char* ops_name = "ops";
 constexpr const char* compute_beside_copy_name = "compute_beside_copy";
@@ -39,8 +39,8 @@ constexpr std::uint64_t most_host_bytes = std::uint64_t{1}
 // Limits per second: a thousand times a machine of today.
 constexpr double most_bytes_per_second = 1e16;
 constexpr double most_flops_per_second = 1e20;
-constexpr double most_work = 1e24;    // flops or bytes of one op
-constexpr double most_seconds = 1e6;  // of one measurement
+constexpr double most_work = 1e24;    // limit of one op's flops, and of its bytes
+constexpr double most_seconds = 1e6;  // limit of one measurement
 constexpr double least_share = 1e-3;
 constexpr std::uint64_t most_devices = 64;
 constexpr std::int64_t most_extent = std::int64_t{1} << 40U;
@@ -53,7 +53,7 @@ constexpr std::array work_types{DataType::f32, DataType::f64, DataType::bf16, Da
 
 // writing
 
-// Writes a whole number. A negative one stays negative, so that judging the text refuses it.
+// Writes a whole number. A negative number stays negative, so that the reader refuses the text.
 Json whole(std::int64_t value) { return value < 0 ? Json(value) : Json(static_cast<std::uint64_t>(value)); }
 
 Json copies_json(const std::vector<CopySample>& copies) {
@@ -207,7 +207,7 @@ struct Node {
   }
   double bytes_per_second() const { return number(1, most_bytes_per_second); }
   double seconds() const { return number(0, most_seconds); }
-  double amount() const { return number(0, most_work); }  // flops, or bytes
+  double amount() const { return number(0, most_work); }  // reads flops or bytes
   double share() const { return number(least_share, 1); }
   std::int64_t extent() const { return static_cast<std::int64_t>(integer(1, most_extent)); }
   DataType work_type() const {
@@ -249,7 +249,7 @@ OpSample read_op(const Node& node) {
           node["seconds"].seconds()};
 }
 
-// Reads members that files of cards and older files lack. Returns how many there are.
+// Reads members that files of cards and older files lack. Returns the number of members read.
 std::size_t read_measured_steps(const Node& node, MachineFile& file) {
   std::size_t members = 0;
   const auto read_share = [&](const char* name, double& share) {

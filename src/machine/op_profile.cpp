@@ -8,7 +8,7 @@
 namespace stowage {
 namespace {
 
-constexpr double shortest = 1e-9;  // clocks may see nothing of a tiny op
+constexpr double shortest = 1e-9;  // least time of an op: clocks may read 0 for a tiny one
 
 double seconds_by_rates(const OpCost& cost, const Machine& machine) {
   Op plain;

@@ -159,7 +159,7 @@ class ConfigReader {
 
   std::optional<std::int64_t> token(const char* name) const {
     const auto found = config_.find(name);
-    // A model with several ends has a list of them, which does not matter here.
+    // A model with several end tokens has a list, which does not matter here.
     if (found == config_.end() || !found->is_number_integer()) return {};
     return root_.member(name).integer();
   }

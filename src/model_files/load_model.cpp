@@ -16,12 +16,12 @@
 namespace stowage {
 namespace {
 
-constexpr std::int64_t elements_at_once = std::int64_t{1} << 17;  // of buffers
+constexpr std::int64_t elements_at_once = std::int64_t{1} << 17;  // elements of a buffer
 
 // A parameter and the tensors of the files that it is read from.
 struct Match {
   ParameterParts parameter;
-  std::vector<const StoredTensor*> stored;  // by part; empty: missing
+  std::vector<const StoredTensor*> stored;  // one tensor per part; empty: the parameter is missing
 };
 
 struct Matches {

@@ -15,7 +15,7 @@ constexpr std::string_view gpt_prefix = "transformer.";
 constexpr std::string_view bert_prefix = "bert.";
 constexpr std::string_view fused = ".self.query_key_value.";
 
-// The count of the model that equals a parameter's rows.
+// The source of a parameter's number of rows: the parameter itself, or one of the model's sizes.
 enum class RowCount : std::uint8_t { own, vocabulary, positions };
 
 struct RowRule {

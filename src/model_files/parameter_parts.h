@@ -16,8 +16,8 @@
 namespace stowage {
 
 struct StoredPart {
-  std::string name;                 // as transformers writes it
-  std::vector<std::int64_t> shape;  // in a file of the model
+  std::string name;                 // name that transformers writes
+  std::vector<std::int64_t> shape;  // shape in a file of the model
   std::int64_t first_column = 0;
   std::int64_t columns = 0;
   bool transposed = false;  // stored [columns, rows]
@@ -25,10 +25,10 @@ struct StoredPart {
 
 struct ParameterParts {
   TensorId parameter = no_id;
-  TensorId low = no_id;  // the rest of a narrow type's master weights
+  TensorId low = no_id;  // low part of a narrow type's master weights
   std::int64_t rows = 0;
   std::int64_t columns = 0;
-  std::int64_t stored_rows = 0;  // rows that files have
+  std::int64_t stored_rows = 0;  // rows in the model's files
   std::vector<StoredPart> parts;
   bool may_be_missing = false;
 };
@@ -45,7 +45,7 @@ std::vector<std::string> accepted_names(ModelKind kind, const std::string& name)
 enum class Extra : std::uint8_t { none, passed_over, tied };
 struct ExtraTensor {
   Extra what = Extra::none;
-  std::string tied_to;  // usual name of the tensor whose bytes it must have
+  std::string tied_to;  // usual name of the tensor whose bytes this one must have
 };
 ExtraTensor extra_tensor(ModelKind kind, std::string_view name);
 // Whether the name, behind any prefix, is of a tensor that a model of either kind ties to another one.

@@ -16,7 +16,7 @@ namespace stowage {
 namespace {
 
 constexpr Bytes prefix_bytes = 8;
-constexpr Bytes most_header_bytes = 100'000'000;  // of the format
+constexpr Bytes most_header_bytes = 100'000'000;  // the format's limit
 constexpr std::size_t most_shape_dimensions = 64;
 
 struct TypeWord {
@@ -182,7 +182,7 @@ class HeaderEvents : public nlohmann::json_sax<nlohmann::json> {
   Place place_ = Place::outside;
   bool in_list_ = false, metadata_seen_ = false;
   bool has_type_ = false, has_shape_ = false, has_offsets_ = false;
-  int offsets_ = 0;  // numbers read of data_offsets
+  int offsets_ = 0;  // number of data_offsets' numbers that were read
   std::string name_;
   std::string key_;
 };

@@ -26,7 +26,7 @@ struct Saved {
 
 StoredType saved_type(const Graph& graph, const ParameterParts& parameter) {
   const DataType type = graph.tensor(parameter.parameter).type;
-  if (parameter.low != no_id) return StoredType::f32;  // the master weight
+  if (parameter.low != no_id) return StoredType::f32;  // the f32 master weight is saved
   const auto stored = stored_type_of(type);
   if (stored) return *stored;
   throw InvalidInput(fmt::format("parameter '{}' is of type {}; build the graph in f32, f64, bf16 or f16",

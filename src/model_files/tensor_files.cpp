@@ -128,7 +128,8 @@ class TensorFiles::Implementation {
     const StoredTensor* tensor;
     const OpenTensorFile* file;
   };
-  const std::map<std::string_view, Place>& places() const { return places_; }  // by unwrapped name
+  // Places by tensor name without wrappers.
+  const std::map<std::string_view, Place>& places() const { return places_; }
 
   void read(const StoredTensor& tensor, Bytes offset, std::span<std::byte> into) const {
     const auto found = places_.find(unwrapped(tensor.name));
@@ -147,7 +148,7 @@ class TensorFiles::Implementation {
 
   void open_index(const std::string& path) {
     const auto index = parse_safetensors_index(read_small_file(path, most_index_bytes, tensor_remedy), path);
-    std::map<std::string, std::size_t> counts;  // tensors by file
+    std::map<std::string, std::size_t> counts;  // number of tensors by file
     for (const auto& [tensor, file] : index) ++counts[file];
     if (counts.size() > most_files)
       throw InvalidInput(fmt::format("{}: it names {} files; save the model in at most {}", path,
@@ -185,7 +186,7 @@ class TensorFiles::Implementation {
 
   std::vector<OpenTensorFile> files_;
   std::string_view wrapper_;             // common beginning of all names
-  std::vector<std::string_view> names_;  // sorted; of an index
+  std::vector<std::string_view> names_;  // sorted names in an index
   std::map<std::string_view, Place> places_;
 };
 

@@ -73,8 +73,9 @@ void require_bounded(const Checker& checker, const ModelSizes& sizes) {
 
 constexpr std::int64_t least_head_tokens = 2048;
 constexpr std::int64_t most_head_tokens = 8192;
-constexpr std::int64_t bytes_per_feature = 16;  // of a token's logits, for each vocabulary entry
-constexpr std::int64_t least_chunks = 4;        // a chunk grows only if this many remain
+// A chunk grows until a vocabulary entry's logits have these bytes per feature.
+constexpr std::int64_t bytes_per_feature = 16;
+constexpr std::int64_t least_chunks = 4;  // a chunk grows only if this many remain
 
 template <class Config>
 std::int64_t tokens_of(const Config& config, DataType type) {

@@ -24,7 +24,7 @@ struct ModelSizes {
   std::int64_t layers = 0, width = 0, heads = 0, vocabulary = 0, sequence = 0, batch = 0, micro_batches = 1,
                head_tokens = 0, padded_vocabulary = 0;
   double epsilon = 0;
-  std::vector<std::pair<const char*, double>> dropouts;  // with their fields' names
+  std::vector<std::pair<const char*, double>> dropouts;  // rates with their fields' names
   std::int64_t gradient_groups = 1, rank = 0, ranks = 1;
 };
 

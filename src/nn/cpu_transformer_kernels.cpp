@@ -41,7 +41,7 @@ struct CpuKernels {
   static void layer_norm_backward(void*, std::int64_t rows, std::int64_t width, const T* x, const T* gain,
                                   const Sum<T>* mean, const Sum<T>* rstd, const T* dy, const T* before, T* dx,
                                   T* dgain, T* dbias) {
-    if (dgain != nullptr)  // first, since dx may be dy
+    if (dgain != nullptr)  // computed first, since dx may be dy
       cpu::layer_norm_backward_parameters(rows, width, x, mean, rstd, dy, dgain, dbias);
     cpu::layer_norm_backward(rows, width, x, gain, mean, rstd, dy, before, dx);
   }

@@ -110,7 +110,7 @@ class KernelCall {
       fail("needs a power of two as attribute '" + std::string(name) + "'");
     return value;
   }
-  // The number of `elements` that count: the attribute `count`, or all.
+  // Returns how many of `elements` elements count: the attribute `count`, or all.
   std::int64_t counted(std::int64_t elements) const {
     if (!has("count")) return elements;
     const std::int64_t count = integer_if_present("count");
@@ -145,7 +145,7 @@ class KernelCall {
     return slice;
   }
 
-  // The number of the logits' `columns` that count: the attribute `vocabulary`, or all.
+  // Returns how many of the logits' `columns` count: the attribute `vocabulary`, or all.
   std::int64_t vocabulary(std::int64_t columns) const {
     const std::int64_t given = integer_if_present("vocabulary");
     if (given > columns) fail("has a vocabulary larger than its logits");

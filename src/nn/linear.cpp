@@ -8,8 +8,8 @@ struct Linear {
   std::string name;
   Value x, weight, bias;
   Attributes attributes;
-  double flops = 0;                 // of each of the three products
-  std::vector<std::int64_t> shape;  // of the result
+  double flops = 0;                 // flops of each of the three products
+  std::vector<std::int64_t> shape;  // shape of the result
 };
 
 // The weight's gradient comes first: it may leave the device while the rest is computed.

@@ -7,7 +7,7 @@ namespace stowage::placement {
 namespace {
 
 constexpr std::size_t few = 64;
-constexpr std::size_t sorting = 8;  // what it takes to sort a block, in looks
+constexpr std::size_t sorting = 8;  // cost of sorting in a block, in looks
 
 }  // namespace
 

@@ -38,16 +38,16 @@ class PlacedBlocks {
 
   static bool is_lower(const Placed& a, const Placed& b) { return a.offset < b.offset; }
   static Bytes gap_between(const Window& placed, const Block& block, Fit fit);
-  // Returns the placed blocks that are live together with this one, and others, by offset.
+  // Returns by offset all placed blocks that are live together with this one; other blocks may be among them.
   const Window& around(const Block& block);
   void sort_in_added();
 
   Windows times_;
   std::vector<Window> windows_;
   Window gathered_;
-  Window all_;                 // but for those still to be sorted in
+  Window all_;                 // blocks by offset, without those in added_
   std::vector<Placed> added_;  // blocks that all_ lacks
-  std::size_t many_ = 0;       // ended blocks are dropped only from windows with more blocks than this
+  std::size_t many_ = 0;       // windows with more blocks than this drop ended blocks
   std::uint64_t looks_ = 0;
 };
 

@@ -39,8 +39,8 @@ bool by_pressure(const Block& a, const Block& b) {
   return a.pressure != b.pressure ? a.pressure > b.pressure : by_size(a, b);
 }
 
-// The first two serve most inputs; by_start with first fit is interval colouring, so it is optimal
-// for equal sizes.
+// The first two orders serve most inputs; by_start with first fit is interval colouring, so it is optimal for
+// equal sizes.
 constexpr std::array<Order, 6> orders{by_start, by_size, by_area, by_duration, by_pressure, by_end};
 
 std::string describe(std::size_t index, const PlacementItem& item) {

@@ -42,7 +42,7 @@ class Axis {
   }
 
   std::vector<std::int64_t> positions_;
-  std::vector<int> section_;  // by position: sections before it
+  std::vector<int> section_;  // number of sections before each position
 };
 
 Instance make_instance(std::span<const PlacementItem> items, Indices indices, Bytes alignment) {

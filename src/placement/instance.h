@@ -16,7 +16,7 @@ struct Item {
   int first = 0;  // sections [first, last)
   int last = 0;
   std::int64_t units = 0;
-  Bytes slack = 0;  // bytes of the last unit that it leaves free; less than the alignment
+  Bytes slack = 0;  // free bytes in the item's last unit; less than the alignment
 
   int width() const { return last - first; }
   bool meets(const Item& other) const { return first < other.last && other.first < last; }
@@ -33,7 +33,7 @@ struct Deadline {
 
 struct Instance {
   std::vector<Item> items;
-  std::vector<std::uint32_t> indices;  // of each item in the input
+  std::vector<std::uint32_t> indices;  // index of each item in the input
   int sections = 0;
   Bytes unit = 1;  // bytes; a multiple of the alignment that divides every aligned size
 

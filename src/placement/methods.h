@@ -50,7 +50,7 @@ struct BeamOptions {
   Bytes height = 0;
   Bytes alignment = 1;      // a power of two
   std::size_t width = 64;   // placements that are carried along
-  double coherence = 0.35;  // weight of neighbours' ending together, against gaps left
+  double coherence = 0.35;  // weight of neighbours that end together, against gaps
 };
 
 // Returns offsets by item, multiples of the alignment, with all ends within the height; nullopt if an item

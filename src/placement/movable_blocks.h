@@ -72,7 +72,7 @@ class MovableBlocks {
 
   std::span<const Block> blocks_;
   Windows times_;
-  std::vector<std::vector<PlacedBlock>> windows_;  // each by offset
+  std::vector<std::vector<PlacedBlock>> windows_;  // each window's blocks, by offset
   std::vector<Bytes> offsets_;
   LazyOrder all_by_offset_{LazyOrder::By::offset}, all_by_end_{LazyOrder::By::end};
   std::uint32_t looked_at_ = 0;

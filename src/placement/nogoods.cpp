@@ -36,7 +36,7 @@ bool Nogoods::move_watch(const Watch& watch, const Skyline& skyline) {
   for (std::size_t i = 0; i < all.size(); ++i) {
     if (met(all[i], skyline)) continue;
     watches_[static_cast<std::size_t>(all[i].item)].push_back({watch.nogood, all[i].least});
-    std::swap(all[i], all[i / 2]);  // sooner found the next time
+    std::swap(all[i], all[i / 2]);  // moved forward, so that the next search finds it sooner
     return true;
   }
   return false;

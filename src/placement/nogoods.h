@@ -11,8 +11,8 @@ class Nogoods {
  public:
   explicit Nogoods(std::size_t items) : watches_(items) {}
 
-  // Adds a nogood of this deadline, which holds for any earlier one too. Drops it if there is no room; no
-  // answer depends on it.
+  // Adds a nogood of the present deadline, which holds for any earlier deadline too. Drops it if there is no
+  // room; no answer depends on it.
   void add(const Nogood& nogood, Skyline& skyline);
   // Whether a nogood holds; copies it to `why`. Checks nogoods that watch items the skyline has touched.
   bool hold(Skyline& skyline, Nogood& why);

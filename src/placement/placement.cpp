@@ -13,7 +13,7 @@ constexpr std::uint64_t brief_looks = 40'000'000;
 constexpr std::size_t most_searched = 512;
 constexpr std::uint64_t long_work = 4'000'000;
 constexpr std::uint64_t short_nodes = 2'000, long_nodes = 50'000;
-constexpr std::uint64_t brief_moves = 5'000, brief_patience = 3'000;  // moves besides one for each item
+constexpr std::uint64_t brief_moves = 5'000, brief_patience = 3'000;  // moves beyond one for each item
 
 // Greedy orders leave some inputs of few items well above the bound that two thousand branchings reach.
 void search_briefly(std::span<const PlacementItem> items, PlacementOptions options, PlacementResult& result) {

@@ -12,7 +12,7 @@ Pressure::Pressure(std::span<const PlacementItem> items, Bytes alignment)
   std::sort(starts_.begin(), starts_.end());
   starts_.erase(std::unique(starts_.begin(), starts_.end()), starts_.end());
 
-  std::vector<Bytes> change(starts_.size() + 1, 0);  // may wrap, the sums do not
+  std::vector<Bytes> change(starts_.size() + 1, 0);  // differences may wrap, their sums do not
   for (const PlacementItem& item : items) {
     change[index(item.first)] += align_up(item.bytes, alignment);
     change[index(item.last)] -= align_up(item.bytes, alignment);
@@ -51,7 +51,8 @@ std::vector<Bytes> Pressure::largest_slacks() const {
   }
   std::sort(order.rbegin(), order.rend());
   std::vector<Bytes> slacks(starts_.size(), 0);
-  std::vector<std::size_t> free(starts_.size() + 1);  // the next start that was not reached, shortened by use
+  // Leads to the next start that was not reached; use shortens the way.
+  std::vector<std::size_t> free(starts_.size() + 1);
   std::iota(free.begin(), free.end(), std::size_t{0});
   const auto next = [&](std::size_t at) {
     while (free[at] != at) at = free[at] = free[free[at]];

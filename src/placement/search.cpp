@@ -253,7 +253,8 @@ bool Search::rate_pit(int first, int last, Choice& best) {
   return false;
 }
 
-// Conflicts as weights: Boussemart and others, "Boosting systematic search by weighting constraints", 2004.
+// Counts conflicts as weights: Boussemart and others, "Boosting systematic search by weighting constraints",
+// 2004.
 double Search::score(int section, int candidates) const {
   const double slack = static_cast<double>(skyline_.slack(section)) / static_cast<double>(deadline_ + 1);
   const double weight = conflicts_[at(section)];

@@ -17,7 +17,7 @@ enum class ItemRule : std::uint8_t { area, width };
 struct Strategy {
   SectionRule section = SectionRule::conflicts;
   ItemRule item = ItemRule::area;
-  double noise = 0;  // 0.3: preferences are raised by up to 30%, at random
+  double noise = 0;  // 0.3 raises preferences at random by up to 30%
 };
 
 enum class Outcome : std::uint8_t { placed, impossible, stopped };
@@ -42,8 +42,8 @@ class Search {
     int first = 0;
     int last = 0;
     Skyline::Mark entry;
-    std::size_t refuted = 0;  // refuted_.size() at entry
-    std::size_t pending = 0;  // pending_.size() at entry
+    std::size_t refuted = 0;  // refuted_.size() when the frame was entered
+    std::size_t pending = 0;  // pending_.size() when the frame was entered
     bool is_split = false;
     int item = -1;  // the placed item, unless the frame is split
     Skyline::Mark before;
@@ -92,9 +92,9 @@ class Search {
   const std::function<bool()>* spend_ = nullptr;
   std::vector<Frame> frames_;
   std::vector<Refuted> refuted_;
-  std::vector<Range> pending_;        // ranges of split frames that were not entered yet
-  Nogood why_;                        // of the last failure
-  std::vector<std::int64_t> merged_;  // by item, while nogoods are combined
+  std::vector<Range> pending_;        // split frames' ranges that were not entered yet
+  Nogood why_;                        // reason of the last failure
+  std::vector<std::int64_t> merged_;  // bounds by item, while nogoods are combined
   std::vector<std::int64_t> offsets_;
 };
 

@@ -16,18 +16,19 @@ struct Bound {
   std::int64_t least = 0;
 };
 
-// Items that cannot all end in time if none is placed below its bound, whatever else is placed.
+// Bounds that cannot all hold: if none of these items is placed below its bound, they cannot all end in time,
+// whatever else is placed.
 using Nogood = std::vector<Bound>;
 
-// A section's state by its open items, which are not placed yet.
+// A section's state, which follows from its open items: the items that are not placed yet.
 struct Section {
-  std::int64_t floor = 0;  // lowest of their least offsets
-  std::int64_t end = 0;    // they cannot all end before this, even if they were live here alone
+  std::int64_t floor = 0;  // lowest least offset of the open items
+  std::int64_t end = 0;    // the open items cannot all end before this, even if live here alone
   // The lowest top of an open item: an item that rests on another one rests on this top or a higher one. The
   // second top is of another item.
   std::int64_t top = nowhere;
   std::int64_t second_top = nowhere;
-  int lowest = -1;  // the item with the first top
+  int lowest = -1;  // the item whose top is `top`
 };
 
 class Skyline {
@@ -40,7 +41,7 @@ class Skyline {
   void unsettle_all();
 
   bool placed(int item) const { return placed_[at(item)]; }
-  std::int64_t least(int item) const { return least_[at(item)]; }  // its offset, once it is placed
+  std::int64_t least(int item) const { return least_[at(item)]; }  // for a placed item its offset
   bool empty(int section) const { return open_[at(section)] == 0; }
   // Whether an open item is also live in the section before.
   bool joined(int section) const { return crossing_[at(section)] != 0; }
@@ -76,7 +77,7 @@ class Skyline {
  private:
   struct Change {
     int item = 0;
-    std::int64_t least = 0;  // before it was raised; nowhere: it was placed
+    std::int64_t least = 0;  // value before the raise; nowhere: the item was placed
   };
   struct Saved {
     int section = 0;

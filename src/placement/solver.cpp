@@ -12,7 +12,7 @@
 namespace stowage::placement {
 namespace {
 
-// Limit of a search's memory for one instance, in sections of items.
+// Limit of Instance::cells, the sum of all items' sections, to which a search's memory is proportional.
 constexpr std::uint64_t most_cells = std::uint64_t{1} << 23;
 // Twice this peak still fits in 64 bits with a sign.
 constexpr Bytes most_peak = Bytes{1} << 61;

@@ -40,7 +40,7 @@ class Gaps {
   }
 
  private:
-  using Ends = std::map<Bytes, Bytes>;  // of the gaps by their starts
+  using Ends = std::map<Bytes, Bytes>;  // the gaps' ends, by their starts
 
   Bytes grow(Bytes bytes) {
     const Bytes offset = top_;

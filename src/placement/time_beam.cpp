@@ -14,7 +14,7 @@ namespace {
 struct Stay {
   Bytes begin = 0, end = 0;
   std::int64_t last = 0;
-  double beside_below = 0;  // of_neighbours of this and the next below
+  double beside_below = 0;  // of_neighbours() of this stay and the next one below
 };
 std::uint64_t key_of(Bytes begin, std::int64_t last) {
   constexpr std::uint64_t golden = 0x9e3779b97f4a7c15U, odd = 0xbf58476d1ce4e5b9U;
@@ -34,20 +34,20 @@ struct Node {
 struct Partial {
   std::vector<Stay> live;
   double score = 0;
-  std::uint64_t key = 0;  // of what is live
+  std::uint64_t key = 0;  // hash of the live stays
   std::int32_t node = -1;
 };
 
 struct Candidate {
   std::size_t partial = 0;
-  std::size_t before = 0;  // index of the next stay above
+  std::size_t before = 0;  // index of the stay next above the offset
   Bytes offset = 0;
   double beside_below = 0, beside_above = 0;
 };
 // A set of keys that is cleared quickly.
 class KeySet {
  public:
-  explicit KeySet(std::size_t most) : slots_(std::bit_ceil(4 * most)) {}  // keys at a time
+  explicit KeySet(std::size_t most) : slots_(std::bit_ceil(4 * most)) {}  // most keys at one time
   void clear() { ++round_; }
   // Adds the key; returns whether it is new.
   bool add(std::uint64_t key) {
@@ -119,10 +119,10 @@ class TimeBeam {
     return within ? options_.width : wide_;
   }
 
-  // The partial placements that were carried along before a turn.
+  // A stop: the partial placements that were carried along just before a turn.
   struct Stop {
     std::size_t turn = 0;
-    std::size_t searched = 0;  // turns so far, without those that went as before
+    std::size_t searched = 0;  // turns so far, without those that repeated a cycle
     std::vector<Partial> partials;
   };
   void remember(std::size_t turn) {
@@ -148,8 +148,8 @@ class TimeBeam {
     return true;
   }
 
-  // In a repeat, continues without a search the placements that stand as they stood some periods before.
-  // Returns the turn from which to search again: some periods before the repeat ends.
+  // In a repeat: placements whose live bytes are those of some periods before continue as they did then,
+  // without a search. Returns the turn from which to search again: some periods before the repeat ends.
   std::size_t repeat(std::size_t turn) {
     const Repeat* stretch = turns_.stretch_at(turn);
     if (stretch == nullptr || (turn - stretch->begin) % stretch->period != 0) return turn;
@@ -168,11 +168,11 @@ class TimeBeam {
     return turn;
   }
   struct Cycles {
-    std::size_t length = 0, count = 0;  // turns, and how many of these
-    std::int64_t shift = 0;             // positions of one
+    std::size_t length = 0, count = 0;  // turns of a cycle, and number of cycles
+    std::int64_t shift = 0;             // positions by which a cycle moves on
   };
-  // Continues the best of the placements that stand as they stood one cycle before. Returns false if there
-  // is none.
+  // Continues the best of the placements whose live bytes are those of one cycle before. Returns false if
+  // there is no such placement.
   bool continue_cycle(const std::vector<Partial>& before, std::size_t turn, const Cycles& ahead) {
     next_.clear();
     if (nodes_.size() > 2 * most_work_) return false;
@@ -274,7 +274,7 @@ class TimeBeam {
     return gap * gap;
   }
   double of_neighbours(const Stay& a, const Stay& b) const {
-    constexpr double half_as_bad = 10;  // positions between their ends
+    constexpr double half_as_bad = 10;  // positions between two ends that cost half of the most
     const double apart = std::abs(static_cast<double>(a.last - b.last));
     const Bytes smaller = std::min(a.end - a.begin, b.end - b.begin);
     return options_.coherence * static_cast<double>(smaller) * scale_ * apart / (apart + half_as_bad);
@@ -364,22 +364,23 @@ class TimeBeam {
   static constexpr std::size_t stop_distance = 16;  // turns
   static constexpr std::size_t most_tries = 3;      // attempts to pass one turn
   static constexpr std::size_t most_seen = 4;       // remembered begins of periods in a repeat
-  static constexpr std::size_t most_repeated = 64;  // placements that go on as before
+  static constexpr std::size_t most_repeated = 64;  // placements that repeat a cycle
   static constexpr std::size_t periods_apart = 8, most_wider = 4;
-  static constexpr std::size_t many_live = 96;       // for which no more than the width is carried along
+  // Average number of live items from which on only `width` placements are carried along.
+  static constexpr std::size_t many_live = 96;
   static constexpr std::size_t searched_cycles = 1;  // cycles searched before a repeat ends
 
   BeamOptions options_;
   std::span<const PlacementItem> items_;
   double scale_;
   TurnOrder turns_;
-  std::size_t most_work_, work_ = 0;            // placements carried along, over all turns
-  std::size_t wide_, width_ = 0;                // placements that are carried along: at most, and now
-  std::size_t searched_ = 0;                    // turns, without those that went as before
+  std::size_t most_work_, work_ = 0;  // placements carried along, over all turns
+  std::size_t wide_, width_ = 0;      // most placements that are carried along, and those carried now
+  std::size_t searched_ = 0;          // turns so far, without those that repeated a cycle
   std::size_t failed_ = 0, careful_until_ = 0;  // turns
   std::size_t tries_ = 0;                       // attempts to pass `failed_`
   std::vector<Stop> stops_, seen_;
-  std::vector<Partial> partials_, next_;                               // by rising node
+  std::vector<Partial> partials_, next_;                               // ordered by node
   std::int64_t first_end_ = std::numeric_limits<std::int64_t>::max();  // end of the first live item
   KeySet keys_;                                                        // keys of the kept candidates
   std::vector<Candidate> candidates_;

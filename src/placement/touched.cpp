@@ -32,7 +32,8 @@ std::vector<Change> changes_of(std::span<const PlacementItem> items) {
   return changes;
 }
 
-// An order, by a product of powers: size, area, values between and beyond, and duration.
+// An order by a product of powers of size and duration. The table has size, area, powers between and beyond,
+// and duration.
 struct Power {
   double of_size = 1, of_duration = 0;
 };

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::size_t window = 4;
 constexpr std::size_t most_periods = 8;
-constexpr std::size_t least_periods = 4;  // of a stretch
+constexpr std::size_t least_periods = 4;  // least periods of a stretch
 
 // Returns the most frequent distances between windows of equal elements.
 std::vector<std::size_t> frequent_distances(std::span<const std::uint32_t> sequence) {
@@ -24,7 +24,7 @@ std::vector<std::size_t> frequent_distances(std::span<const std::uint32_t> seque
     if (!added) ++counts[i - known->second];
     known->second = i;
   }
-  std::vector<std::pair<std::size_t, std::size_t>> ranked;  // how often, the distance
+  std::vector<std::pair<std::size_t, std::size_t>> ranked;  // pairs of frequency and distance
   for (const auto& [distance, count] : counts) ranked.emplace_back(count, distance);
   std::stable_sort(ranked.begin(), ranked.end(),
                    [](const auto& a, const auto& b) { return a.first > b.first; });
@@ -35,7 +35,7 @@ std::vector<std::size_t> frequent_distances(std::span<const std::uint32_t> seque
 }
 
 void add_stretches(std::span<const std::uint32_t> sequence, std::size_t period, std::vector<Repeat>& found) {
-  std::size_t begin = period;  // begin of elements that equal those a period before
+  std::size_t begin = period;  // begin of the elements that equal the ones a period earlier
   for (std::size_t i = period; i <= sequence.size(); ++i) {
     if (i < sequence.size() && sequence[i] == sequence[i - period]) continue;
     if (i - begin >= (least_periods - 1) * period) found.push_back({begin - period, i, period});

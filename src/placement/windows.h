@@ -46,7 +46,7 @@ class Windows {
   bool starts_before(std::int64_t first, std::size_t w) const { return first < begins_[w - 1]; }
 
  private:
-  std::vector<std::int64_t> begins_;  // of the windows but the first
+  std::vector<std::int64_t> begins_;  // begins of all windows but the first
 };
 
 }  // namespace stowage::placement

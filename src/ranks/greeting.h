@@ -28,17 +28,17 @@ Nonce random_nonce();
 struct Hello {
   std::int32_t rank = 0;
   std::int32_t size = 0;
-  std::string build;  // build_bytes of it count
+  std::string build;  // only build_bytes of it are sent
   bool has_secret = false;
   Nonce nonce{};
 };
 inline constexpr std::size_t hello_bytes = 8 + 4 + 4 + build_bytes + 4 + nonce_bytes;
 
 enum class Verdict : std::uint32_t {
-  welcome,  // in a reply: go on
+  welcome,  // in a reply: the guest may go on
   other_user,
-  lacks_secret,     // rank 0 has one
-  unwanted_secret,  // rank 0 has none
+  lacks_secret,     // rank 0 has a secret
+  unwanted_secret,  // rank 0 has no secret
   wrong_secret,
   other_build,
   other_size,
@@ -61,7 +61,7 @@ std::optional<Hello> hello_of(std::string_view bytes);
 std::string encode(const Reply& reply);
 std::optional<Reply> reply_of(std::string_view bytes);
 std::string encode(Verdict verdict, std::uint32_t detail);
-std::optional<Reply> verdict_of(std::string_view bytes);  // with no nonce and proof
+std::optional<Reply> verdict_of(std::string_view bytes);  // the reply has neither nonce nor proof
 
 enum class Prover : std::uint8_t { rank_0, other };
 Proof proof_of(std::string_view secret, Prover prover, const Hello& hello, const Nonce& of_rank_0);

@@ -86,7 +86,7 @@ RankLaunch read_launch(const Variable& variable) {
     const char* size;
     const char* rank;
     const char* here;
-    const char* sign;  // must be there, too
+    const char* sign;  // another variable that must be set
     const char* name;
   };
   // mpirun within a Slurm job sets its variables beside Slurm's, so it comes first.

@@ -31,7 +31,7 @@ class Lines {
 
   static void tell(const LineWatcher& watcher, const RankFailure& word);
 
-  Mutex telling_;  // held while a watcher is called, before mutex_
+  Mutex telling_;  // held while a watcher is called; locked before mutex_
   Mutex mutex_;
   std::uint32_t opened_ STOWAGE_GUARDED_BY(mutex_) = 0;
   std::map<std::uint32_t, LineWatcher> watchers_ STOWAGE_GUARDED_BY(mutex_);

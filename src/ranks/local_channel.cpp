@@ -23,10 +23,10 @@ struct Hall {
   Mutex telling;
   Mutex mutex;
   CondVar changed;
-  std::uint64_t call STOWAGE_GUARDED_BY(mutex) = 0;  // the last call to which all have come
+  std::uint64_t call STOWAGE_GUARDED_BY(mutex) = 0;  // number of the last call to which all ranks have come
   std::optional<int> root STOWAGE_GUARDED_BY(mutex);
-  std::map<int, std::string> parts STOWAGE_GUARDED_BY(mutex);                       // of the next call
-  std::shared_ptr<const std::vector<std::string>> texts STOWAGE_GUARDED_BY(mutex);  // of the last call
+  std::map<int, std::string> parts STOWAGE_GUARDED_BY(mutex);                       // texts for the next call
+  std::shared_ptr<const std::vector<std::string>> texts STOWAGE_GUARDED_BY(mutex);  // texts of the last call
   std::optional<RankFailure> failure STOWAGE_GUARDED_BY(mutex);
   std::set<int> departed STOWAGE_GUARDED_BY(mutex);
   std::vector<Lines> lines;  // by rank

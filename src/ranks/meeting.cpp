@@ -22,7 +22,7 @@ constexpr const char* call = "joining";
 // Limit of guests that have not proved yet that they belong: if more come, or no more files can be opened,
 // the first guest is sent away.
 constexpr std::size_t most_guests = 256;
-constexpr int most_at_once = 64;                  // before they are heard
+constexpr int most_at_once = 64;                  // connections accepted in a row, before guests are heard
 constexpr std::chrono::seconds greeting_time{5};  // limit of a guest's greeting, and of an attempt to connect
 constexpr std::chrono::milliseconds between_tries{50};
 constexpr std::chrono::seconds answer_time{10};  // limit of rank 0's answer after its patience is over
@@ -98,7 +98,7 @@ struct Reception::Guest {
   Deadline until;
   std::string received;
   std::optional<Hello> hello;
-  Nonce nonce{};  // of rank 0
+  Nonce nonce{};  // rank 0's nonce for this guest
 };
 
 Reception::Reception(const MeetingPoint& point, const MeetingOptions& options)

@@ -31,7 +31,7 @@ struct MeetingPoint {
 struct MeetingOptions {
   int rank = 0;
   int size = 1;
-  std::string build;   // the others' must be the same
+  std::string build;   // must be equal on all ranks
   std::string secret;  // empty: none
   std::chrono::milliseconds patience = std::chrono::seconds(60);
   // Called about ten times a second while this rank waits, except during the system's look-up of a name. An
@@ -74,7 +74,7 @@ class Reception {
   Descriptor listening_;
   std::vector<Descriptor> ranks_;
   int missing_ = 0;
-  int strangers_ = 0;  // number that were sent away
+  int strangers_ = 0;  // number of strangers that were sent away
 };
 
 // Joins as another rank: returns the connection with rank 0 once the group has begun. Throws as admit() does,

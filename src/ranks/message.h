@@ -19,17 +19,17 @@
 namespace stowage::ranks {
 
 enum class MessageKind : std::uint8_t {
-  part,      // to rank 0: this rank has come to the call that `line` counts, with a text
-  whole,     // from rank 0: all have come to it; the texts of all, or of one
+  part,      // to rank 0: this rank has come to call number `line`, with a text
+  whole,     // from rank 0: all ranks have come to call number `line`; the texts of all, or of one
   failed,    // `rank` has failed in its communicator number `line`: texts call and reason
   ended,     // `rank` has ended its communicator number `line`
-  died,      // `rank` is no more; the text says how that was seen. To rank 0: of one that stands still
-  standing,  // from rank 0: the text has a byte for each rank, 1 of those that stand still
-  left,      // `rank` comes to no call any more
-  gone,      // behind that, of this rank alone: its process may end
-  alive,     // every second
-  begun,     // from rank 0: all have come together
-  refused,   // from rank 0, before that: the text says why there is no group
+  died,      // `rank` is dead, or, to rank 0, stands still; the text says how that was seen
+  standing,  // from rank 0: the text has a byte for each rank, 1 if the rank stands still
+  left,      // `rank` will come to no further call
+  gone,      // sent behind `left`, of this rank alone: its process may end
+  alive,     // sent every second
+  begun,     // from rank 0: all ranks have come together
+  refused,   // from rank 0, instead of `begun`: the text says why there is no group
 };
 inline constexpr std::uint8_t most_kind = static_cast<std::uint8_t>(MessageKind::refused);
 

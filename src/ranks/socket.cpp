@@ -78,7 +78,8 @@ Address local_address(uid_t user, std::uint16_t port) {
   address.text = fmt::format("stowage-{}-{}", user, port);
   sockaddr_un name{};
   name.sun_family = AF_UNIX;
-  std::copy(address.text.begin(), address.text.end(), name.sun_path + 1);  // behind a zero: abstract
+  // A zero comes first: the name is abstract.
+  std::copy(address.text.begin(), address.text.end(), name.sun_path + 1);
   std::memcpy(&address.bytes, &name, sizeof name);
   address.length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + address.text.size());
   return address;
@@ -227,7 +228,8 @@ std::optional<std::string> receive_whole(int socket, std::size_t bytes, Deadline
 bool is_out_of_reach(int socket, std::chrono::milliseconds time) {
   tcp_info info{};
   socklen_t length = sizeof info;
-  if (getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &length) != 0) return false;  // of this machine
+  // A local socket, not TCP.
+  if (getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &length) != 0) return false;
   const bool has_no_answer = info.tcpi_retransmits > 1 || info.tcpi_probes > 1;
   return has_no_answer && info.tcpi_last_ack_recv >= time.count();
 }

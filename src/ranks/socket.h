@@ -53,7 +53,7 @@ Address any_address(std::uint16_t port);
 // The reason that the system knows no address of a name.
 struct Names {
   std::string why;
-  bool may_come = false;  // the name servers do not answer
+  bool may_come = false;  // true: the name servers do not answer
 };
 // Returns the IPv4 addresses of a name. If there are none, `names` says why.
 std::vector<Address> addresses_of(const std::string& host, std::uint16_t port, Names& names);
@@ -66,7 +66,7 @@ std::vector<std::string> own_addresses();
 
 Descriptor listen_at(const Address& address);
 std::uint16_t port_of(const Descriptor& listening);
-std::string peer_of(int socket);  // as Address::text
+std::string peer_of(int socket);  // returns the other end's address, in the form of Address::text
 // Called about ten times a second during a wait; an exception ends the wait.
 using Look = std::function<void()>;
 Descriptor connect_to(

@@ -12,7 +12,7 @@
 namespace stowage::ranks {
 namespace {
 
-constexpr std::size_t most_words = 4096;  // bytes of a failure's call, and of its reason
+constexpr std::size_t most_words = 4096;  // limit in bytes of a failure's call, and of its reason
 
 class StarLine final : public Line {
  public:

@@ -26,8 +26,9 @@ struct StarOptions {
   // 0 (meeting.h).
   std::vector<Descriptor> connections;
   std::chrono::milliseconds alive_every = std::chrono::seconds(1);
-  std::chrono::milliseconds silence = std::chrono::seconds(10);       // after which a process stands still
-  std::chrono::milliseconds standing_time = std::chrono::minutes(5);  // 0: it is waited for without end
+  // Time after which a silent process stands still.
+  std::chrono::milliseconds silence = std::chrono::seconds(10);
+  std::chrono::milliseconds standing_time = std::chrono::minutes(5);  // wait for such a process; 0: no limit
   // As ChannelOptions::waits; called at intervals of alive_every.
   std::function<void(const Waiting&)> waits = [](const Waiting&) {};
   // The destructor calls it after it has told the others that this rank leaves; it must not throw. Until it

@@ -19,9 +19,9 @@
 
 namespace stowage::ranks {
 
-inline constexpr std::uint32_t own_line = 0;  // the channel's
-inline constexpr int of_all = -1;             // a call without a root
-// Longest wait of a word, or of the channel's end, for connections that take no bytes.
+inline constexpr std::uint32_t own_line = 0;  // number of the channel's own line
+inline constexpr int of_all = -1;             // stands for the root in a call without a root
+// Longest wait for connections that take no bytes, when a word is told or the channel ends.
 inline constexpr std::chrono::seconds sending_time{2};
 
 using SharedBytes = std::shared_ptr<const std::string>;  // one message to several ranks
@@ -51,11 +51,11 @@ class Star final : public Channel {
   struct Peer {
     int rank = 0;
     Descriptor connection;
-    MessageReader reader;              // the thread's own
-    std::deque<SharedBytes> outgoing;  // under mutex_, as all below
-    std::size_t sent = 0;              // bytes of the first one that were sent
+    MessageReader reader;              // used by the thread alone
+    std::deque<SharedBytes> outgoing;  // under mutex_, as are all members below
+    std::size_t sent = 0;              // bytes of the first outgoing message that were sent
     Deadline heard{};
-    bool is_done = false;  // is gone, or dead
+    bool is_done = false;  // the rank is gone or dead
   };
   // Rank 0's collection of texts for the next call.
   struct Collection {
@@ -92,22 +92,23 @@ class Star final : public Channel {
 
   StarOptions options_;
   Lines lines_;
-  Descriptor awake_;  // readable when there is something to send
+  Descriptor awake_;  // becomes readable when there is something to send
   mutable Mutex mutex_;
   CondVar changed_;
-  std::vector<Peer> peers_;  // as many as at first; their queues under mutex_
+  std::vector<Peer> peers_;  // the number never changes; the queues are under mutex_
   std::uint32_t calls_ STOWAGE_GUARDED_BY(mutex_) = 0;
-  std::optional<Deadline> waits_since_ STOWAGE_GUARDED_BY(mutex_);  // a call
+  std::optional<Deadline> waits_since_ STOWAGE_GUARDED_BY(mutex_);  // start of the wait in a call
   Collection collection_ STOWAGE_GUARDED_BY(mutex_);
-  std::optional<Message> whole_ STOWAGE_GUARDED_BY(mutex_);  // texts of the last call to which all have come
+  // Texts of the last call to which all ranks have come.
+  std::optional<Message> whole_ STOWAGE_GUARDED_BY(mutex_);
   std::optional<RankFailure> failure_ STOWAGE_GUARDED_BY(mutex_);
   std::set<int> departed_ STOWAGE_GUARDED_BY(mutex_);
   bool stops_ STOWAGE_GUARDED_BY(mutex_) = false;
   std::thread::id own_thread_ STOWAGE_GUARDED_BY(mutex_);
-  // Rank 0: the ranks that stood still at the last tick. Other ranks: those that rank 0 has named last.
+  // On rank 0 the ranks that stood still at the last tick; on others, as rank 0 has named them last.
   std::vector<int> standing_ STOWAGE_GUARDED_BY(mutex_);
-  bool waited_ = false;  // at the last tick; the thread's own
-  std::thread thread_;   // last: it uses the rest
+  bool waited_ = false;  // whether ranks were waited for at the last tick; used by the thread alone
+  std::thread thread_;   // the last member: it uses the others
 };
 
 }  // namespace stowage::ranks

@@ -76,7 +76,7 @@ void Star::read_from(Peer& peer) {
     while (std::optional<Message> message = peer.reader.next()) {
       handle(peer, std::move(*message));
       const MutexLock lock(mutex_);
-      if (peer.is_done) return;  // later messages are of no rank
+      if (peer.is_done) return;  // later messages do not count
     }
   } catch (const BadMessage& error) {
     lose(peer.rank, fmt::format("it sends what no rank sends ({})", error.what()));
@@ -117,7 +117,7 @@ void Star::handle(Peer& peer, Message message) {
                        {message.rank, {}, "it has ended its communicator", RankFailure::Kind::ended});
     case MessageKind::died:
       expect(names_a_rank);
-      if (leads && !stands_still(message.rank)) return;  // it goes on meanwhile
+      if (leads && !stands_still(message.rank)) return;  // the rank goes on meanwhile
       return lose(message.rank, message.text);
     case MessageKind::standing: {
       expect(!leads && message.text.size() == static_cast<std::size_t>(size()));
@@ -150,7 +150,7 @@ void Star::write_to(Peer& peer) {
     const std::string_view left = std::string_view(*peer.outgoing.front()).substr(peer.sent);
     const ssize_t sent =
         ::send(peer.connection.number(), left.data(), left.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (sent < 0) break;  // reading finds that the peer is gone
+    if (sent < 0) break;  // the next read finds that the peer is gone
     peer.sent += static_cast<std::size_t>(sent);
     if (peer.sent < peer.outgoing.front()->size()) break;
     peer.outgoing.pop_front();
@@ -176,7 +176,8 @@ void Star::tick(Deadline now) {
     send(bytes_of({MessageKind::standing, 0, own_line, text}));
   }
   const bool waits_now = !waits.missing.empty() || !waits.standing.empty();
-  if (!std::exchange(waited_, waits_now) && !waits_now) return;  // else it is told that the waiting is over
+  // Else `waits` learns that the waiting is over.
+  if (!std::exchange(waited_, waits_now) && !waits_now) return;
   try {
     options_.waits(waits);
   } catch (const std::exception& error) {

@@ -31,7 +31,7 @@ struct AddedBeside {
   std::vector<NamedToken> named;
 
   std::string config;               // the path of tokenizer_config.json; empty: it is not there
-  bool any_class = false;           // its tokenizer_class takes tokenizer.json as it is
+  bool any_class = false;           // true: its tokenizer_class takes tokenizer.json as it is
   std::map<std::string, bool> set;  // settings that the file has, unless null
   std::optional<bool> setting(const char* name) const;
   // Throws InvalidInput: these files have `value` for a setting for which `file` has another.

@@ -18,7 +18,8 @@ namespace stowage {
 struct AddedToken {
   std::string text;  // not empty
   std::int32_t id = 0;
-  // Found between the tokens that are not late, in normalised text ("normalized" in tokenizer.json).
+  // True: the token is looked for in normalised text, between the tokens that are not late ("normalized" in
+  // tokenizer.json).
   bool late = false;
 };
 
@@ -50,7 +51,7 @@ class AddedTokens {
  private:
   const AddedToken* longest_at(std::string_view rest) const;
 
-  std::array<std::vector<AddedToken>, 256> by_first_byte_;  // longest first
+  std::array<std::vector<AddedToken>, 256> by_first_byte_;  // tokens by first byte, the longest first
 };
 
 // Returns the texts of special tokens, in the order in which they are looked for.
@@ -81,9 +82,9 @@ class AddingTokenizer : public Tokenizer {
 
   Vocabulary vocabulary_;
   std::vector<AddedToken> added_;
-  Normalise normalise_;  // empty: texts are as they are
+  Normalise normalise_;  // empty: texts are not changed
   AddedTokens early_;
-  AddedTokens late_;  // by their normalised texts
+  AddedTokens late_;  // late tokens, by their normalised texts
 };
 
 }  // namespace stowage

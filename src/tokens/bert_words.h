@@ -10,8 +10,8 @@
 
 namespace stowage {
 
-// Returns the text as BERT's normalizer leaves it, in which late added tokens are looked for. It has the
-// same words.
+// Returns the text as BERT's normalizer leaves it, in which late added tokens are looked for. The result has
+// the same words.
 std::string bert_normalised(std::string_view text, const WordPieceOptions& options);
 
 // Calls take(word) for each word in order; none is empty.

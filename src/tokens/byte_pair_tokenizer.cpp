@@ -79,7 +79,7 @@ class BytePairTokenizer : public AddingTokenizer {
                     name_, byte));
   }
 
-  std::string name_;  // of the file
+  std::string name_;  // name of the file
   MergeTable merges_;
   std::array<std::int32_t, 256> byte_ids_{};
 };

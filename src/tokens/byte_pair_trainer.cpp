@@ -68,7 +68,7 @@ class PairCounts {
       queue_.pop();
       const std::uint64_t count = pairs_[entry.pair].count;
       if (count == entry.count) return entry.pair;
-      if (count >= fewest_occurrences) queue_.push({count, entry.pair});  // it has become rarer since
+      if (count >= fewest_occurrences) queue_.push({count, entry.pair});  // the pair has become rarer since
     }
     return {};
   }

@@ -35,7 +35,7 @@ class MergeTable {
 
   std::size_t size() const { return merges_.size(); }
   bool makes(std::int32_t token) const;
-  std::vector<TokenPair> in_order() const;  // the earliest first
+  std::vector<TokenPair> in_order() const;  // pairs, the earliest merge first
 
  private:
   struct Merge {

@@ -63,7 +63,7 @@ std::vector<std::string> shards_in_folder(const std::string& folder) {
 std::vector<std::string> paths_at(const std::string& place) {
   std::error_code error;
   if (fs::is_directory(place, error)) return shards_in_folder(place);
-  if (fs::exists(place, error)) return {place};  // also where its name has characters of a pattern
+  if (fs::exists(place, error)) return {place};  // also if the name has characters of a pattern
   return paths_like(place);
 }
 

@@ -27,7 +27,7 @@ void require_absent(const JsonField& object, std::initializer_list<const char*> 
   }
 }
 
-// Requires members that are missing or empty: other words would change ids.
+// Requires that these members are missing or empty: any text in them would change ids.
 void require_empty(const JsonField& object, std::initializer_list<const char*> names) {
   for (const char* name : names) {
     if (is_absent(object, name)) continue;

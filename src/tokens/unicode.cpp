@@ -58,7 +58,7 @@ std::uint8_t combining_class(char32_t point) {
 
 void append_decomposition(char32_t point, std::u32string& result) {
   const auto code = static_cast<CodePoint>(point);
-  std::array<UChar, 32> parts;  // the longest of Unicode has 4
+  std::array<UChar, 32> parts;  // the longest decomposition in Unicode has 4
   UErrorCode error = U_ZERO_ERROR;
   const std::int32_t length = known_in(code, 12, 1)
                                   ? unorm2_getDecomposition(&nfd(), code, parts.data(),
@@ -165,7 +165,7 @@ std::u32string decomposed(std::u32string_view text) {
 }
 
 void append_lower_case(CodePoint point, std::u32string& text) {
-  if (point == 0x130) {  // the only one with a lower case of two characters
+  if (point == 0x130) {  // the only character whose lower case has two
     text += U"i\u0307";
     return;
   }

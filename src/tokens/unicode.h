@@ -25,7 +25,7 @@ CharacterClass class_of(CodePoint point);
 // Classes of BERT's tokenizer. They reproduce the general categories of Unicode 8.0 in `tokenizers`:
 // characters assigned later have none.
 bool is_space(CodePoint point);
-bool is_control(CodePoint point);  // or format or private use; not tab and line ends
+bool is_control(CodePoint point);  // also for format and private-use characters; not for tab and line ends
 bool is_punctuation(CodePoint point);
 bool is_chinese(CodePoint point);
 bool is_accent(CodePoint point);  // a nonspacing mark

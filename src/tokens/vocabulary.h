@@ -39,7 +39,7 @@ class Vocabulary {
   // Throws InvalidInput if no token has this id.
   const std::string& require_token(std::int32_t id) const;
 
-  std::int32_t size() const { return size_; }  // above every id
+  std::int32_t size() const { return size_; }  // a number above every id
   const TextMap<std::int32_t>& ids() const { return ids_; }
 
  private:

@@ -82,7 +82,7 @@ class WordPieceTokenizer : public AddingTokenizer {
  protected:
   void append_ids(std::string_view text, std::vector<std::int32_t>& ids) const override {
     std::string word;
-    std::vector<std::size_t> ends;  // of its characters, in bytes
+    std::vector<std::size_t> ends;  // ends of the word's characters, in bytes
     for_each_bert_word(text, options_, [&](std::u32string_view points) {
       word.clear();
       ends.clear();

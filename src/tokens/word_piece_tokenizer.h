@@ -18,8 +18,8 @@ struct WordPieceParts {
   std::vector<AddedToken> added;
   WordPieceOptions options;
   std::int32_t unknown = 0;
-  std::string prefix = "##";               // of tokens that go on with a word
-  std::size_t most_word_characters = 100;  // longer words are unknown
+  std::string prefix = "##";               // prefix of tokens that continue a word
+  std::size_t most_word_characters = 100;  // a longer word becomes one unknown token
 };
 
 std::unique_ptr<Tokenizer> make_word_piece_tokenizer(WordPieceParts parts);

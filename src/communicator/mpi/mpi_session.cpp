@@ -85,7 +85,7 @@ std::string MpiSession::share(const std::string& text, const std::function<void(
       std::this_thread::sleep_for(pause);
     }
   } catch (...) {
-    keep(buffer);  // MPI may still write it
+    keep(buffer);  // MPI may still write the buffer
     lose();
     throw;
   }

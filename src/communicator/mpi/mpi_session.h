@@ -26,7 +26,7 @@ class MpiSession {
   MpiSession(const MpiSession&) = delete;
   MpiSession& operator=(const MpiSession&) = delete;
 
-  Mutex& mutex() { return mutex_; }  // around each call of MPI
+  Mutex& mutex() { return mutex_; }  // held around each call of MPI
   // Gives MPI up: a rank has died, or MPI may still touch memory that its owner has released. MPI is not
   // called again.
   void lose();

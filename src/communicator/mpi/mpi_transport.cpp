@@ -53,7 +53,7 @@ MpiTransport::MpiTransport(std::shared_ptr<Channel> channel, const Link& peer)
   try {
     open();
   } catch (const std::exception& error) {
-    // The others wait in a call of the channel.
+    // The other ranks wait in a call of the channel.
     channel_->fail(failure_.get().value_or(RankFailure{rank_, opening, error.what()}));
     throw;
   }
@@ -88,7 +88,7 @@ void MpiTransport::open() {
     const MutexLock lock(session_.mutex());
     expect_success(MPI_Comm_set_errhandler(communicator_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
   }
-  channel_->barrier();  // a rank that fails at once would fail the opening of others
+  channel_->barrier();  // else a rank that fails at once would make others' opening fail
 }
 
 std::span<const Announcement> MpiTransport::announce(Announcement announcement) {
@@ -159,7 +159,7 @@ void MpiTransport::start_blocks(const Collective& collective, const Buffers& buf
 }
 
 void MpiTransport::await(std::span<MPI_Request> requests) {
-  std::optional<SteadyTime::time_point> waited_since;  // for a rank that has ended
+  std::optional<SteadyTime::time_point> waited_since;  // start of the wait for a rank that has ended
   for (unsigned tests = 0; !test(requests); idle(tests)) {
     failure_.expect_none(call_);
     if (left_ < 0) continue;

@@ -58,7 +58,7 @@ class MpiTransport final : public Transport {
   FirstFailure failure_;
   std::atomic<int> left_ = -1;  // the first rank that has ended its communicator
   const std::shared_ptr<Channel> channel_;
-  std::unique_ptr<Line> line_;  // last: its watcher uses the rest
+  std::unique_ptr<Line> line_;  // the last member: its watcher uses the others
 };
 
 }  // namespace stowage::communication

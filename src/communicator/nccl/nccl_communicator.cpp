@@ -15,7 +15,8 @@ namespace stowage::communication {
 namespace {
 
 constexpr const char* opening = "open_nccl_communicator";
-constexpr std::chrono::milliseconds between_looks{100};  // at NCCL's own errors, and those of other ranks
+// Time between looks for NCCL's errors and other ranks'.
+constexpr std::chrono::milliseconds between_looks{100};
 
 void expect_cuda(const Device& device, const Channel* channel) {
   if (device.info().backend != "cuda")
@@ -41,7 +42,7 @@ NcclCommunicator::NcclCommunicator(Device& device, std::shared_ptr<Channel> chan
     met_ = DeviceMemory(device_, MemoryKind::device, static_cast<Bytes>(size_));
     open();
   } catch (const std::exception& error) {
-    // The others wait in calls of the channel.
+    // The other ranks wait in calls of the channel.
     channel_->fail(failure_.get().value_or(RankFailure{rank_, opening, error.what()}));
     line_.reset();
     give_up();
@@ -86,7 +87,7 @@ void NcclCommunicator::open() {
       config.blocking = 0;
       return ncclCommInitRankConfig(&communicator, size_, group, rank_, &config);
     });
-    channel_->barrier();  // a rank that fails at once would fail the opening of others
+    channel_->barrier();  // else a rank that fails at once would make others' opening fail
   });
   watch_.emplace(between_looks, [this] { return look(); });
 }
@@ -126,7 +127,7 @@ void NcclCommunicator::exchange(LaneId lane, const void* whole, void* shares, By
           [&](ncclComm_t& communicator, cudaStream_t stream) { return blocks(call, communicator, stream); });
 }
 
-// The group is ended whatever its calls answer: else later calls would be taken for a part of it.
+// The group is ended whatever its calls answer: otherwise NCCL would count later calls to this group.
 ncclResult_t NcclCommunicator::blocks(const Call& call, ncclComm_t communicator, cudaStream_t stream) const {
   const auto& [collective, buffers] = call;
   ncclResult_t first = ncclGroupStart();
@@ -185,7 +186,7 @@ void NcclCommunicator::register_memory(void* address, Bytes bytes) {
 }
 
 void NcclCommunicator::forget_memory(void* address) {
-  if (failure_.get()) return give_up();  // NCCL knows it until its communicator is gone
+  if (failure_.get()) return give_up();  // a registration lasts as long as NCCL's communicator
   guarded("forget_memory", [&] {
     void* handle = nullptr;
     {

@@ -64,14 +64,14 @@ class NcclCommunicator final : public Communicator {
   const int rank_, size_;
   FirstFailure failure_;
   std::atomic<int> left_ = -1;  // the first rank that has ended its communicator
-  Mutex mutex_;                 // around each call of NCCL
-  ncclComm_t communicator_ STOWAGE_GUARDED_BY(mutex_) = nullptr;       // null: not yet, or no more
+  Mutex mutex_;                 // held around each call of NCCL
+  ncclComm_t communicator_ STOWAGE_GUARDED_BY(mutex_) = nullptr;       // null: not opened yet, or ended
   std::multimap<void*, void*> registered_ STOWAGE_GUARDED_BY(mutex_);  // NCCL's handles by address
-  Lane lane_{device_, LaneRole::compute};                              // for what has no lane of the caller's
-  Event done_ = Event::untimed(device_);                               // behind the last collective
-  DeviceMemory met_;                                                   // a byte of each rank, for barriers
-  std::unique_ptr<Line> line_;                                         // its watcher uses the rest
-  std::optional<Watch> watch_;                                         // last: its thread uses all
+  Lane lane_{device_, LaneRole::compute};  // lane for work without a lane of the caller
+  Event done_ = Event::untimed(device_);   // event behind the last collective
+  DeviceMemory met_;                       // one byte per rank, for barriers
+  std::unique_ptr<Line> line_;             // the line's watcher uses the members above
+  std::optional<Watch> watch_;             // the last member: its thread uses all others
 };
 
 }  // namespace stowage::communication

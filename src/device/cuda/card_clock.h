@@ -32,7 +32,7 @@ class CardClock {
 
   Mutex mutex_;
   cudaStream_t stream_ STOWAGE_GUARDED_BY(mutex_) = nullptr;
-  cudaEvent_t now_ STOWAGE_GUARDED_BY(mutex_) = nullptr;  // passed at host_now_
+  cudaEvent_t now_ STOWAGE_GUARDED_BY(mutex_) = nullptr;  // event that passed at host_now_
   cudaEvent_t other_ STOWAGE_GUARDED_BY(mutex_) = nullptr;
   HostClock::time_point host_now_ STOWAGE_GUARDED_BY(mutex_);
 };

@@ -96,7 +96,7 @@ std::optional<std::string> first_fault(int ordinal) { return faults().find(ordin
 void forget_fault(int ordinal) { faults().forget(ordinal); }
 
 void fail(cudaError_t code, std::string_view call, const Doing& doing) {
-  cudaGetLastError();  // it is reported here: the runtime need not keep it
+  cudaGetLastError();  // clears the runtime's error, which is reported here
   const int ordinal = ordinal_of(doing);
   const std::string what = what_failed(call, doing, ordinal, describe(code));
   if (code == cudaErrorMemoryAllocation) {

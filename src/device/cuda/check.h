@@ -17,11 +17,11 @@
 
 namespace stowage::cuda {
 
-// The purpose of a call, for messages.
+// The parts of an error message that say which call failed.
 struct Doing {
   std::string_view function;   // the Device function: "copy"; becomes DeviceError::call()
   std::string_view work = {};  // the launch's or copy's name
-  int ordinal = -1;            // of the device; -1: the calling thread's current one
+  int ordinal = -1;            // number of the device; -1: the calling thread's current device
   Bytes bytes = 0;             // 0: not told
 };
 

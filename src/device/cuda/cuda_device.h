@@ -38,7 +38,7 @@ class OutsideCapture {
   ~OutsideCapture();
 
  private:
-  CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;  // then the thread's own
+  CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;  // after the exchange, the thread's own mode
   bool exchanged_ = false;
 };
 
@@ -102,9 +102,9 @@ class CudaDevice final : public Device {
   struct LaneSlot {
     cudaStream_t stream = nullptr;  // null: no such lane
     LaneRole role = LaneRole::compute;
-    bool adopted = false;                      // the stream is somebody else's
-    std::unique_ptr<LaneResources> resources;  // compute lanes that are not adopted
-    std::shared_ptr<HostWork> host;            // host lanes
+    bool adopted = false;                      // true: the caller owns the stream
+    std::unique_ptr<LaneResources> resources;  // set for compute lanes that are not adopted
+    std::shared_ptr<HostWork> host;            // set for host lanes
   };
   struct EventSlot {
     cudaEvent_t handle = nullptr;  // null: no such event
@@ -114,7 +114,7 @@ class CudaDevice final : public Device {
     // is not used.
     std::shared_ptr<HostTurns> turns;
     std::uint32_t function = 0;
-    std::shared_ptr<HostMoment> moment;  // when, if it is to have a time
+    std::shared_ptr<HostMoment> moment;  // moment of passing, if the event is timed
   };
   // A lane as its only caller uses it outside the mutex.
   struct LaneView {
@@ -137,7 +137,7 @@ class CudaDevice final : public Device {
   // Makes the card the thread's current one, for the call or from then on. Throws if the card has
   // failed before.
   [[nodiscard]] CurrentDevice enter(std::string_view call) const;
-  [[nodiscard]] CurrentDevice begin_call(std::string_view call);  // the same, and counts
+  [[nodiscard]] CurrentDevice begin_call(std::string_view call);  // as enter, and counts the call
   LaneView view(LaneId lane, std::string_view call) const STOWAGE_REQUIRES(mutex_);
   LaneView find_lane(LaneId lane, std::string_view call) const;
   EventSlot find_event(EventId event, std::string_view call) const;
@@ -181,7 +181,7 @@ class CudaDevice final : public Device {
   const Bytes scratch_bytes_;
   std::string name_;
   Bytes others_ = 0;                // bytes of other programs when the device was opened
-  std::unique_ptr<Memory> memory_;  // from the constructor to the destructor
+  std::unique_ptr<Memory> memory_;  // set from the constructor to the destructor
   const std::shared_ptr<HostOrder> order_ = std::make_shared<HostOrder>();
 
   mutable Mutex mutex_;

@@ -13,7 +13,7 @@ void enqueue(cudaStream_t stream, CUstreamBatchMemOpParams does, const Doing& wh
 
 void still_works(cudaError_t state, std::string_view call, const Doing& what) {
   if (state == cudaErrorNotReady)
-    cudaGetLastError();  // no failure, but the runtime keeps it as one
+    cudaGetLastError();  // clears an answer that is no failure, but that the runtime keeps as one
   else
     check(state, call, what);
 }

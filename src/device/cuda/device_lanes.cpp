@@ -40,7 +40,7 @@ LaneId CudaDevice::create_lane(LaneRole role) {
   check(cudaStreamCreateWithFlags(&made.stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags",
         doing("create_lane"));
   auto resources = row_of(role).computes_on(MemoryId::device) ? take_resources() : nullptr;
-  if (role == LaneRole::host) clock();  // so that no step has to make it
+  if (role == LaneRole::host) clock();  // makes the clock, so that no step has to
   auto turns = role == LaneRole::host ? take_turns() : nullptr;
   const MutexLock lock(mutex_);
   const LaneId id = free_slot(lanes_, [](const LaneSlot& slot) { return slot.stream != nullptr; });
@@ -76,7 +76,7 @@ bool CudaDevice::is_captured(LaneId lane) const {
   const CurrentDevice current = enter("is_captured");
   cudaStreamCaptureStatus status{};
   const cudaError_t answer = cudaStreamIsCapturing(asked.stream, &status);
-  // The default stream, for which a captured stream waits.
+  // This is the default stream, for which a captured stream waits.
   if (answer == cudaErrorStreamCaptureImplicit) {
     cudaGetLastError();
     return true;
@@ -158,7 +158,7 @@ void CudaDevice::end_lane(LaneId lane) {
 
 void CudaDevice::end_stream(const LaneView& ending, const Doing& what) {
   if (ending.resources != nullptr) ending.resources->attention.reset();
-  unregister_lane(ending.stream);  // first: another thread may get the same handle anew
+  unregister_lane(ending.stream);  // comes first, since another thread may then get the same handle anew
   const cudaError_t ended = cudaStreamDestroy(ending.stream);
   if (ended != cudaSuccess && ending.resources != nullptr) register_lane(*ending.resources);
   check(ended, "cudaStreamDestroy", what);
@@ -225,7 +225,7 @@ bool CudaDevice::query(EventId event) {
   if (what.turns != nullptr && what.turns->has_finished(what.function)) return true;
   const cudaError_t state = cudaEventQuery(what.handle);
   if (state == cudaErrorNotReady) {
-    cudaGetLastError();  // no failure, but the runtime keeps it as one
+    cudaGetLastError();  // clears an answer that is no failure, but that the runtime keeps as one
     return false;
   }
   check(state, "cudaEventQuery", doing("query"));

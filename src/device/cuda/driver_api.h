@@ -19,14 +19,14 @@ struct DriverApi {
   // Makes a stream write words of memory and wait for them. Drivers of CUDA 12 or later have it.
   decltype(&cuStreamBatchMemOp) stream_batch_mem_op = nullptr;
 
-  // May be null.
+  // Null if the driver lacks the function.
   decltype(&cuDevicePrimaryCtxGetState) device_primary_ctx_get_state = nullptr;
   decltype(&cuThreadExchangeStreamCaptureMode) thread_exchange_stream_capture_mode = nullptr;
 
   bool has_virtual_memory() const;
 };
 
-// Looked up once, in libcuda.so.1. Missing functions are null. Thread-safe.
+// The functions are looked up once, in libcuda.so.1. Missing functions are null. Thread-safe.
 const DriverApi& driver_api();
 
 }  // namespace stowage::cuda

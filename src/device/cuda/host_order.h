@@ -26,7 +26,7 @@ struct HostFailure {
 
 class HostOrder {
  public:
-  using Clock = std::vector<std::uint64_t>;  // number of host functions by lane; missing ones are 0
+  using Clock = std::vector<std::uint64_t>;  // number of host functions by lane; missing lanes have 0
 
   void add_lane(LaneId lane);
   void remove_lane(LaneId lane);
@@ -50,7 +50,7 @@ class HostOrder {
  private:
   struct LaneState {
     bool live = false;
-    std::uint64_t functions = 0;  // ever enqueued under this id
+    std::uint64_t functions = 0;  // number of functions ever enqueued under this lane's id
     Clock clock;
   };
   struct EventState {
@@ -59,7 +59,7 @@ class HostOrder {
   };
   struct Failed {
     LaneId lane = 0;
-    std::uint64_t function = 0;  // number on its lane, from 1
+    std::uint64_t function = 0;  // the function's number on its lane, from 1
     std::shared_ptr<const HostFailure> failure;
     std::vector<LaneId> reported;  // lanes that have reported it
     bool covered_by(const Clock& clock) const { return lane < clock.size() && clock[lane] >= function; }

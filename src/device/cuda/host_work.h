@@ -112,7 +112,7 @@ class HostWork {
   const std::shared_ptr<HostTurns> turns_;
   std::uint32_t last_mark_, last_function_;
   Awaited awaited_;
-  bool awaits_more_ = false;  // than the last function did
+  bool awaits_more_ = false;  // the next function awaits more than the last one did
   std::atomic<bool> ends_ = false;
   Mutex mutex_;
   CondVar more_;
@@ -121,7 +121,7 @@ class HostWork {
   // Items are reused: a periodic program soon allocates none.
   std::vector<std::unique_ptr<Item>> items_ STOWAGE_GUARDED_BY(mutex_);
   std::vector<Item*> unused_ STOWAGE_GUARDED_BY(mutex_);
-  std::thread thread_;  // last: it uses the others
+  std::thread thread_;  // the last member: it uses the others
 };
 
 }  // namespace stowage::cuda

@@ -44,14 +44,14 @@ class Memory {
  public:
   struct Options {
     int ordinal = 0;
-    Bytes total = 0;              // of the device
-    bool virtual_memory = true;   // false: not even where the driver could
-    std::string pci_bus_id = {};  // memory of the host goes near it
+    Bytes total = 0;              // memory of the device
+    bool virtual_memory = true;   // false: not used even if the driver has it
+    std::string pci_bus_id = {};  // host memory is placed near this card
   };
   explicit Memory(const Options& options);
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
-  ~Memory();  // gives everything back, in silence
+  ~Memory();  // frees everything, reports no errors
 
   void* allocate(MemoryKind kind, Bytes bytes) STOWAGE_EXCLUDES(changes_, table_);
   void release(MemoryKind kind, const void* address) STOWAGE_EXCLUDES(changes_, table_);
@@ -65,10 +65,10 @@ class Memory {
 
   struct Found {
     std::byte* base = nullptr;
-    Bytes bytes = 0;  // as asked
+    Bytes bytes = 0;  // size that was asked for
     MemoryKind kind = MemoryKind::device;
-    std::uint64_t number = 0;  // the how-manieth allocation of this device, from 1
-    bool is_present = false;   // the bytes asked for are mapped, as far as they lie in the allocation
+    std::uint64_t number = 0;  // running number of the device's allocations, from 1
+    bool is_present = false;   // the bytes asked for are mapped, as far as the allocation has them
   };
   // Returns the allocation that holds `address`, and whether `bytes` from there on can be touched.
   std::optional<Found> find(const void* address, Bytes bytes = 1) const STOWAGE_EXCLUDES(table_);
@@ -79,7 +79,7 @@ class Memory {
   enum class Backing : std::uint8_t { pinned, pageable, plain, mapped, range };
   struct Allocation {
     std::byte* base = nullptr;
-    Bytes bytes = 0;     // as asked
+    Bytes bytes = 0;     // size that was asked for
     Bytes reserved = 0;  // address space: whole granules where backing is mapped or range
     Backing backing = Backing::plain;
     std::uint64_t number = 0;
@@ -88,7 +88,7 @@ class Memory {
       if (backing == Backing::pageable) return MemoryKind::pageable;
       return backing == Backing::pinned ? MemoryKind::pinned : MemoryKind::device;
     }
-    Bytes held() const;  // physical bytes
+    Bytes held() const;  // returns its physical bytes
     bool is_present(Bytes begin, Bytes end) const;
   };
 

@@ -11,7 +11,7 @@ namespace {
 struct NvmlMemory {
   unsigned version = sizeof(NvmlMemory) | (2U << 24U);
   unsigned long long total = 0;
-  unsigned long long reserved = 0;  // by driver and firmware: no part of `used`
+  unsigned long long reserved = 0;  // bytes reserved by driver and firmware, no part of `used`
   unsigned long long free = 0;
   unsigned long long used = 0;
 };

@@ -15,7 +15,7 @@ namespace {
 
 struct Cards {
   int count = 0;
-  std::string why_none;  // empty where there are some
+  std::string why_none;  // reason that there is no card; empty: there are some
 };
 
 Cards count_cards() {
@@ -34,11 +34,11 @@ Cards count_cards() {
   return cards;
 }
 
-constexpr int oldest_major = 8;  // compute capability that the kernels are built for
+constexpr int oldest_major = 8;  // oldest compute capability that the kernels are built for
 
 struct Card {
   std::string name;
-  std::string why_not;    // empty: it can be used
+  std::string why_not;    // reason that the card cannot be used; empty: it can be
   std::string uuid = {};  // empty: not known
 };
 

@@ -31,7 +31,7 @@ void fault_in(void* address, Bytes bytes) {
 void* map_pageable(Bytes bytes, const MemoryBinder& binder, const Doing& doing) {
   void* const address = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (address == MAP_FAILED) refuse("mmap", bytes, doing);
-  madvise(address, bytes, MADV_HUGEPAGE);  // only advice, as the binding is
+  madvise(address, bytes, MADV_HUGEPAGE);  // advice only, like the binding: failures do not matter
   binder.bind(address, bytes);
   return address;
 }

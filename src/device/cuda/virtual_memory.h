@@ -22,9 +22,9 @@ class VirtualMemory {
   VirtualMemory(const DriverApi& api, int ordinal);
   VirtualMemory(const VirtualMemory&) = delete;
   VirtualMemory& operator=(const VirtualMemory&) = delete;
-  ~VirtualMemory();  // the caller has unmapped and freed everything
+  ~VirtualMemory();  // requires that the caller has unmapped and freed everything
 
-  // Sizes and addresses below are multiples of it.
+  // Sizes and addresses below are multiples of the granularity.
   Bytes granularity() const { return granularity_; }
 
   void* reserve(Bytes bytes, const Doing& doing);

@@ -38,14 +38,14 @@ class VectorClock {
   }
 
  private:
-  std::vector<std::uint64_t> ticks_;  // by lane; missing ones are 0
+  std::vector<std::uint64_t> ticks_;  // ticks by lane; missing lanes have 0
 };
 
 enum class WorkKind : std::uint8_t { launch, copy, discard };
 
 // An operation as the history remembers it. `tick` 0: none.
 struct Stamp {
-  const std::string* name = nullptr;  // interned, outlives the history
+  const std::string* name = nullptr;  // an interned name, which outlives the history
   std::uint64_t tick = 0;
   LaneId lane = 0;
   WorkKind kind = WorkKind::launch;
@@ -63,7 +63,7 @@ struct Conflict {
 struct UndefinedBytes {
   Bytes begin = 0;
   Bytes end = 0;
-  Stamp since;  // the discard (or the copy of undefined bytes); tick 0: since the allocation
+  Stamp since;  // the discard, or the copy of undefined bytes; tick 0: the allocation
 };
 
 // Pool of the reader lists of all histories of a device: nodes by index, recycled.
@@ -74,12 +74,12 @@ class ReaderPool {
 
   const Stamp& stamp(std::uint32_t node) const { return nodes_[node].stamp; }
   std::uint32_t next(std::uint32_t node) const { return nodes_[node].next; }
-  std::uint32_t push(const Stamp& stamp, std::uint32_t list);  // the longer list
+  std::uint32_t push(const Stamp& stamp, std::uint32_t list);  // returns the longer list
   std::uint32_t copy(std::uint32_t list);
   void release(std::uint32_t list);
   // Removes the stamps that `clock` covers and returns the rest of the list.
   std::uint32_t without_covered(std::uint32_t list, const VectorClock& clock);
-  std::size_t nodes() const { return nodes_.size(); }  // in use and free
+  std::size_t nodes() const { return nodes_.size(); }  // number of nodes, in use and free
 
  private:
   struct Node {
@@ -92,7 +92,7 @@ class ReaderPool {
 
 class AccessHistory {
  public:
-  explicit AccessHistory(ReaderPool& readers) : readers_(&readers) {}  // must outlive this object
+  explicit AccessHistory(ReaderPool& readers) : readers_(&readers) {}  // `readers` must outlive this object
 
   // Forgets everything; the whole range is `defined` or not.
   void reset(Bytes bytes, bool defined);

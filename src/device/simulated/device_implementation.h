@@ -112,9 +112,9 @@ class Implementation final : public MeetingDevice {
   AccessChecker checker_ STOWAGE_GUARDED_BY(mutex_);
   EventTable events_ STOWAGE_GUARDED_BY(mutex_){signals_};
   std::vector<VectorClock> signal_clocks_ STOWAGE_GUARDED_BY(mutex_);  // by signal
-  std::vector<RangeAccess> accesses_ STOWAGE_GUARDED_BY(mutex_);       // of the launch at hand
-  std::vector<RangeAccess> undefined_ STOWAGE_GUARDED_BY(mutex_);      // of the meeting at hand
-  double host_time_ STOWAGE_GUARDED_BY(mutex_) = 0;                    // of the caller, in virtual time
+  std::vector<RangeAccess> accesses_ STOWAGE_GUARDED_BY(mutex_);       // accesses of the launch at hand
+  std::vector<RangeAccess> undefined_ STOWAGE_GUARDED_BY(mutex_);  // undefined parts of the meeting at hand
+  double host_time_ STOWAGE_GUARDED_BY(mutex_) = 0;                // the caller's time, in virtual time
   // The last member, so that its threads end before the members that they use.
   std::vector<std::unique_ptr<ExecutionLane>> lanes_ STOWAGE_GUARDED_BY(mutex_);
 };

@@ -27,7 +27,7 @@ void Implementation::destroy_lane(LaneId lane) {
     expect_lane(lane, "destroy_lane");
     ending = std::move(lanes_[lane]);
   }
-  ending.reset();  // joins its thread: not under the mutex
+  ending.reset();  // joins the lane's thread, and so runs without the mutex
   const MutexLock lock(mutex_);
   checker_.remove_lane(lane);
 }
@@ -137,10 +137,10 @@ double Implementation::elapsed_seconds(EventId from, EventId to) {
 }
 
 SignalId Implementation::submit_record(LaneId lane, bool clears) {
-  const SignalId signal = signals_.acquire(lane);  // for the caller
+  const SignalId signal = signals_.acquire(lane);  // the caller's reference
   reserve_signals(signal + std::size_t{1});
   checker_.record(lane, signal_clocks_[signal]);
-  signals_.retain(signal);  // for the task
+  signals_.retain(signal);  // the task's reference
   Task task{.kind = TaskKind::record};
   task.clears = clears;
   task.signal = signal;

@@ -14,7 +14,8 @@ namespace stowage::simulated {
 // when it is full and never shrinks.
 class LaneQueue {
  public:
-  static constexpr std::size_t initial_capacity = 4096;  // more than a step has, so that it rarely grows
+  // More tasks than a step has, so that the queue rarely grows.
+  static constexpr std::size_t initial_capacity = 4096;
   LaneQueue() : ring_(initial_capacity) {}
   void push(const Task& task);
   // Blocks for the next task; returns nullopt once the queue is closed and empty.

@@ -36,11 +36,11 @@ struct Task {
   void (*function)(void* context) = nullptr;
   double (*meeting)(void* context, const Arrival& arrival) = nullptr;
   void* context = nullptr;
-  void* to = nullptr;  // copy, poison
+  void* to = nullptr;  // target of copy and poison
   const void* from = nullptr;
   Bytes bytes = 0;
-  LaneRole direction = LaneRole::h2d;  // copy
-  double ready = 0;                    // when it was enqueued, seconds on the device's clock
+  LaneRole direction = LaneRole::h2d;  // direction of a copy
+  double ready = 0;                    // time of enqueueing, seconds on the device's clock
   double seconds = 0;                  // modelled duration
   SignalId signal = 0;                 // record, wait: the task holds one reference
 };
@@ -74,7 +74,7 @@ class LaneRunner {
     Signals* signals = nullptr;
     const Clock* clock = nullptr;
     Poison poison = Poison::full;
-    Wire* wire = nullptr;  // of a modelled lane whose copies meet others
+    Wire* wire = nullptr;  // set for a modelled lane whose copies compete with others
   };
   LaneRunner(const Surroundings& surroundings, Pace pace, std::string lane)
       : surroundings_(surroundings),
@@ -99,7 +99,7 @@ class LaneRunner {
   Surroundings surroundings_;
   Pace pace_;
   std::string lane_;                              // "compute lane 0"
-  std::shared_ptr<const Failure> out_of_memory_;  // made while there is some
+  std::shared_ptr<const Failure> out_of_memory_;  // allocated while there is memory
   double time_ = 0;
   std::shared_ptr<const Failure> failure_;
 };

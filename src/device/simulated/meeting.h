@@ -11,7 +11,7 @@ namespace stowage::simulated {
 
 // A lane's arrival at a meeting.
 struct Arrival {
-  double time = 0;  // of the lane's clock, seconds
+  double time = 0;  // seconds on the lane's clock
   bool virtual_time = false;
   const char* failure = nullptr;  // why the lane has failed; null: it has not
 };
@@ -23,7 +23,7 @@ struct Meeting {
   std::string_view name;
   double (*function)(void* context, const Arrival& arrival) = nullptr;
   void* context = nullptr;            // must outlive the work
-  std::span<const Access> accesses;   // as of a launch, but bytes that are read may be undefined
+  std::span<const Access> accesses;   // as in a launch, but bytes that are read may be undefined
   std::span<const Access> undefined;  // parts of the written bytes that are undefined
 };
 

@@ -25,11 +25,11 @@ struct Allocation {
   std::byte* base = nullptr;
   Bytes bytes = 0;
   MemoryKind kind = MemoryKind::device;
-  std::uint64_t number = 0;       // the how-manieth of this device, from 1
+  std::uint64_t number = 0;       // running number of the device's allocations, from 1
   bool reserved = false;          // a virtual range
-  std::vector<bool> mapped;       // of a virtual range, by granule
-  std::map<Bytes, Bytes> pieces;  // of more than a granule in a virtual range: end by begin
-  std::uint32_t range = 0;        // the owner's own id for it
+  std::vector<bool> mapped;       // whether each granule of a virtual range is mapped
+  std::map<Bytes, Bytes> pieces;  // pieces of a virtual range above a granule: end by begin
+  std::uint32_t range = 0;        // id that the owner gives the allocation
 };
 
 class Memory {
@@ -45,8 +45,9 @@ class Memory {
   // bytes. The reference is valid until the release.
   Allocation& allocate(MemoryKind kind, Bytes bytes);
   Allocation& reserve(Bytes bytes);
-  void map(Allocation& range, Bytes offset, Bytes bytes, Bytes piece = granularity);  // fresh poison
-  void unmap(Allocation& range, Bytes offset, Bytes bytes);  // whole pieces; inaccessible again
+  // Mapped bytes are poisoned.
+  void map(Allocation& range, Bytes offset, Bytes bytes, Bytes piece = granularity);
+  void unmap(Allocation& range, Bytes offset, Bytes bytes);  // unmaps whole pieces, which become inaccessible
   void release(Allocation& allocation);                      // also unmaps mapped granules
 
   // Returns the allocation that holds `address`; null if none.

@@ -25,19 +25,19 @@ struct Failure {
 struct Outcome {
   bool done = false;
   double time = 0;                         // seconds, on the device's clock
-  std::shared_ptr<const Failure> failure;  // the lane had failed before it came here
-  bool cleared = false;                    // … and has been synchronised since
+  std::shared_ptr<const Failure> failure;  // failure of the lane before it came to the signal
+  bool cleared = false;                    // the lane had failed, and has been synchronised since
 };
 
 class Signals {
  public:
   void reserve(std::size_t signals);
-  SignalId acquire(LaneId lane);  // fresh, with one reference
+  SignalId acquire(LaneId lane);  // returns a fresh signal with one reference
   void retain(SignalId signal);
   void release(SignalId signal);
 
   void complete(SignalId signal, double time, std::shared_ptr<const Failure> failure);
-  Outcome await(SignalId signal);  // blocks until done
+  Outcome await(SignalId signal);  // blocks until the signal is done
   Outcome peek(SignalId signal);
   // Clears the failures that signals of `lane` carry, as they have been reported.
   void clear_failures(LaneId lane);

@@ -19,7 +19,7 @@ class Wire {
  public:
   struct Direction {
     double latency = 0;            // seconds
-    double alone = 0, beside = 0;  // bytes per second, while the other direction moves none, and some
+    double alone = 0, beside = 0;  // bytes per second, without and with bytes in the other direction
   };
   using TransferId = std::size_t;
 
@@ -34,9 +34,9 @@ class Wire {
  private:
   struct Transfer {
     std::size_t direction = 0;
-    double moves_from = 0;  // when its latency is over
+    double moves_from = 0;  // time at which the latency is over
     double left = 0;        // bytes
-    double end = 0;         // once nothing is left
+    double end = 0;         // time of its end, once nothing is left
     bool taken = false;     // the id is in use
     bool moves(double time) const { return taken && left > 0 && moves_from <= time; }
   };
@@ -49,7 +49,7 @@ class Wire {
   const std::array<Direction, 2> directions_;
   Mutex mutex_;
   Transfers transfers_ STOWAGE_GUARDED_BY(mutex_);
-  double time_ STOWAGE_GUARDED_BY(mutex_) = 0;  // up to which all is settled
+  double time_ STOWAGE_GUARDED_BY(mutex_) = 0;  // time up to which all transfers are settled
 };
 
 // Returns nullopt if no direction slows the other.
