@@ -53,7 +53,7 @@ void CachingAllocator::Implementation::retire_stream(LaneId lane) {
                         cache->statistics.allocated));
       pools.push_back(&cache->pool);
     }
-    stream->marks.next_release();  // behind all work of the lane, on blocks of other streams too
+    stream->marks.next_release();  // passes after all of the lane's work, on blocks of other streams too
     if (!stream->marks.synchronise()) {
       if (const auto failure = stream->marks.take_failure()) std::rethrow_exception(failure);
       throw DeviceError(
@@ -137,7 +137,7 @@ void CachingAllocator::Implementation::end_route(LaneId lane, PoolId before) {
   Stream* const stream = lane < most_lanes ? streams_[lane].load(std::memory_order_acquire) : nullptr;
   if (stream == nullptr) return;
   const MutexLock stream_lock(stream->mutex);
-  Cache* target = stream->find_cache(*pools_.front());  // which every stream has
+  Cache* target = stream->find_cache(*pools_.front());  // every stream has a cache of this pool
   for (const auto& pool : pools_)
     if (Cache* const cache = pool->id == before ? stream->find_cache(*pool) : nullptr) target = cache;
   stream->current = target;

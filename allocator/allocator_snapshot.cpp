@@ -54,7 +54,7 @@ std::vector<SnapshotBlock> CachingAllocator::Implementation::blocks_in(const Poo
   for (Bytes at = segment.begin; at < segment.end;) {
     SnapshotBlock found{reinterpret_cast<std::uintptr_t>(base_ + at), 0, 0, false, false, 0};
     Bytes end = std::min(pool.heap.gap_end(at), segment.end);
-    if (end == at) {  // no gap: a block begins here
+    if (end == at) {  // a block begins here, not a gap
       const Block& block = *table_.at(at);
       end = block.at.end;
       found.live = block.live;

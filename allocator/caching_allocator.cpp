@@ -14,7 +14,7 @@ namespace {
 // Addresses are plentiful, memory is not: so many times the device's memory, that a block finds room in one
 // piece wherever the granules in use lie. Half of it is the default pool's, the rest that of private pools.
 constexpr Bytes ranges_per_memory = 32;
-constexpr Bytes most_memory = 64_GiB * 4;  // of a device that says it has no limit
+constexpr Bytes most_memory = 64_GiB * 4;  // limit for a device that reports none
 
 Bytes range_for(Bytes total) {
   return ranges_per_memory * align_up(std::clamp(total, 64_MiB, most_memory), 32_MiB);

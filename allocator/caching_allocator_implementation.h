@@ -70,15 +70,15 @@ class CachingAllocator::Implementation {
   using Stream = caching::Stream;
 
   static constexpr std::size_t most_lanes = 4096;
-  static constexpr std::size_t slices = 8;  // private pools at a time
+  static constexpr std::size_t slices = 8;  // number of private pools that can exist at a time
   static constexpr std::uint32_t most_questions = 8;
 
   struct Request {
-    Bytes bytes = 0;  // rounded
+    Bytes bytes = 0;  // size of the block, rounded up
     Bytes asked = 0;
     Stream& stream;
     Pool& pool;
-    std::exception_ptr& failure;  // the latest of a device call
+    std::exception_ptr& failure;  // the latest error of a device call
   };
 
   // caching_allocator.cpp
@@ -110,7 +110,7 @@ class CachingAllocator::Implementation {
   Block* take_planned(Request& request, Interval place) STOWAGE_REQUIRES(mutex_);
   struct PlanUse {
     bool is_planned = false;
-    std::uint64_t plans = 0;  // made
+    std::uint64_t plans = 0;  // number of plans made so far
   };
   PlanUse plan_use() const STOWAGE_REQUIRES(mutex_) {
     return {plan_server_.is_planned(), plan_server_.statistics().plans};
@@ -171,7 +171,8 @@ class CachingAllocator::Implementation {
   Device& device_;
   caching::History history_;
   std::array<std::atomic<Stream*>, most_lanes> streams_{};
-  std::atomic<std::uint64_t> demands_{0};  // requests that looked for what other streams released
+  // Number of requests that looked for memory released by other streams.
+  std::atomic<std::uint64_t> demands_{0};
 
   mutable Mutex mutex_;
   caching::MappedMemory memory_ STOWAGE_GUARDED_BY(mutex_);
@@ -179,16 +180,16 @@ class CachingAllocator::Implementation {
   std::byte* const base_;
   const Bytes range_;
   const Bytes granule_;
-  caching::BlockTable table_;  // each entry by whom its block belongs to
+  caching::BlockTable table_;  // unlocked: only the owner of a block uses its entry
   std::uint64_t failed_requests_ STOWAGE_GUARDED_BY(mutex_) = 0;
   caching::BlockStore blocks_ STOWAGE_GUARDED_BY(mutex_);
   const bool plans_periods_;
-  std::vector<std::unique_ptr<Pool>> pools_ STOWAGE_GUARDED_BY(mutex_);  // the default one first
+  std::vector<std::unique_ptr<Pool>> pools_ STOWAGE_GUARDED_BY(mutex_);  // the default pool comes first
   caching::replay::Server plan_server_ STOWAGE_GUARDED_BY(mutex_);
   caching::replay::Region plan_region_ STOWAGE_GUARDED_BY(mutex_);
   bool waits_for_granules_ STOWAGE_GUARDED_BY(mutex_) = true;  // false once a wait of the plan took too long
   PoolId next_pool_ STOWAGE_GUARDED_BY(mutex_) = 1;
-  std::vector<std::unique_ptr<Stream>> owned_streams_ STOWAGE_GUARDED_BY(mutex_);  // retired ones too
+  std::vector<std::unique_ptr<Stream>> owned_streams_ STOWAGE_GUARDED_BY(mutex_);  // retired streams included
   caching::Observers observers_;
 };
 

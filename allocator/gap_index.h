@@ -54,7 +54,7 @@ class GapIndex {
   template <class Offer>
   void for_each_place(Bytes bytes, std::size_t breadth, Offer&& offer) const;
 
-  const std::map<Bytes, Bytes>& gaps() const { return gaps_; }  // end by begin
+  const std::map<Bytes, Bytes>& gaps() const { return gaps_; }  // maps the begin of each gap to its end
 
  private:
   // Clean granules (none counts where the tightest is wanted), length, begin.
@@ -77,7 +77,7 @@ class GapIndex {
 
   struct Fragment {
     Bytes length = 0;
-    Bytes gap = 0;  // its begin
+    Bytes gap = 0;  // the begin of the gap
     bool right = false;
     friend auto operator<=>(const Fragment&, const Fragment&) = default;
   };
@@ -86,7 +86,7 @@ class GapIndex {
   Fit fit_;
   std::map<Bytes, Bytes> gaps_;
   std::set<Shape> shapes_;
-  std::set<Fragment> fragments_;  // at the sides of gaps that have clean granules; for the cheapest
+  std::set<Fragment> fragments_;  // partly used granules at the sides of gaps that have clean granules
 };
 
 template <class Offer>
@@ -105,7 +105,7 @@ void GapIndex::for_each_place(Bytes bytes, std::size_t breadth, Offer&& offer) c
   std::size_t tried = 0;
   for (auto at = fragments_.lower_bound({rest, 0, false}); at != fragments_.end() && tried < breadth; ++at) {
     const Interval gap{at->gap, gaps_.find(at->gap)->second};
-    if (clean_count(gap) <= whole) continue;  // offered above, or too short
+    if (clean_count(gap) <= whole) continue;  // gap was offered above, or is too short
     ++tried;
     const Bytes begin = at->right ? gap.end - bytes : gap.begin;
     if (offer(rest == 0 ? within(gap, bytes) : Interval{begin, begin + bytes})) return;

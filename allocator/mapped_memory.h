@@ -33,7 +33,7 @@ class MappedMemory {
   Bytes granule() const { return segments_.granule(); }
 
   Bytes limit() const { return limit_; }
-  void set_limit(Bytes limit) { limit_ = limit; }  // unmaps nothing
+  void set_limit(Bytes limit) { limit_ = limit; }  // mapped memory beyond the limit stays mapped
   std::uint64_t mapped() const { return segments_.mapped(); }
   std::uint64_t peak_mapped() const { return peak_mapped_; }
   void reset_peak() { peak_mapped_ = mapped(); }
@@ -71,7 +71,7 @@ class MappedMemory {
       segments_.map(runs, left);
       return true;
     } catch (const OutOfMemory&) {
-      return false;  // the device has less than the limit says
+      return false;  // the device has less memory than the limit allows
     } catch (const Error&) {
       failure = std::current_exception();
       return false;
@@ -85,7 +85,7 @@ class MappedMemory {
   Segments segments_;
   History& history_;
   Bytes limit_;
-  std::uint64_t peak_mapped_ = 0;  // granules
+  std::uint64_t peak_mapped_ = 0;  // unit: granules
 };
 
 template <class Granules>

@@ -26,12 +26,12 @@ class Observers {
  private:
   struct Run {
     std::thread::id thread;
-    bool removes = false;  // waits in `remove`
+    bool removes = false;  // a call of `remove` waits for this observer
   };
   struct Observer {
     OutOfMemoryObserver call;
     std::vector<Run> runs = {};
-    int waiting = 0;  // calls of `remove`
+    int waiting = 0;  // number of calls of `remove` that are waiting
     bool removed = false;
   };
   // The entry of a removed observer stays until nothing runs it.

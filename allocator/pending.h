@@ -17,7 +17,8 @@ namespace stowage::caching {
 
 struct LaneClock {
   LaneId lane = 0;
-  std::atomic<std::uint64_t> passed{0};  // releases up to this one are known to be done with
+  // Work before this release, and all earlier ones, is known to have ended.
+  std::atomic<std::uint64_t> passed{0};
 };
 
 struct Tag {
@@ -55,7 +56,7 @@ class Pending {
   Map::const_iterator first_behind(Bytes position) const;
   bool merge_left(Interval range, const Tags& tags);
 
-  Map pieces_;  // by begin
+  Map pieces_;  // by the begin of the piece
 };
 
 }  // namespace stowage::caching

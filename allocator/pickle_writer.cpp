@@ -6,7 +6,7 @@
 namespace stowage::caching {
 namespace {
 
-constexpr std::size_t longest_known = 64;  // strings beyond it are written anew each time
+constexpr std::size_t longest_known = 64;  // longer strings are written in full each time
 
 }  // namespace
 
@@ -47,7 +47,7 @@ void PickleWriter::integer(std::int64_t value) {
     out_ += 'J';
     little_endian(static_cast<std::uint64_t>(value), 4);
   } else {
-    out_ += "\x8a\x08";  // LONG1 of eight bytes
+    out_ += "\x8a\x08";  // opcode LONG1, then the length: eight bytes
     little_endian(static_cast<std::uint64_t>(value), 8);
   }
 }

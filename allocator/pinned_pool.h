@@ -18,12 +18,12 @@ namespace stowage {
 
 struct PinnedPoolStatistics {
   Bytes in_use_bytes = 0;
-  Bytes cached_bytes = 0;         // held for reuse
-  Bytes peak_bytes = 0;           // largest sum of the two
-  std::uint64_t in_use = 0;       // buffers
-  std::uint64_t cached = 0;       // buffers
-  std::uint64_t allocations = 0;  // taken from the device
-  std::uint64_t reuses = 0;       // taken from the cache
+  Bytes cached_bytes = 0;         // buffers held for reuse
+  Bytes peak_bytes = 0;           // largest sum of in_use_bytes and cached_bytes
+  std::uint64_t in_use = 0;       // number of buffers
+  std::uint64_t cached = 0;       // number of buffers
+  std::uint64_t allocations = 0;  // buffers taken from the device
+  std::uint64_t reuses = 0;       // buffers taken from the cache
 };
 
 class PinnedBuffer;
@@ -52,7 +52,7 @@ class PinnedPool {
   // Buffers of one size. `cached` has room for every one, so that putting back cannot fail.
   struct SizeClass {
     std::vector<DeviceMemory> cached;
-    std::size_t buffers = 0;  // cached and in use
+    std::size_t buffers = 0;  // number of buffers, cached and in use
   };
   Device& device_;
   mutable Mutex mutex_;

@@ -23,16 +23,17 @@ enum class Need : std::uint8_t { nothing, waits, memory };
 
 struct Place {
   Interval bytes;
-  Interval granules;           // clean ones that it takes
-  std::uint64_t unmapped = 0;  // of `granules`
-  Tags waits;                  // of other lanes
+  Interval granules;           // clean granules that the place takes
+  std::uint64_t unmapped = 0;  // number of `granules` that are not mapped yet
+  Tags waits;                  // releases of other lanes that must have passed first
   Need need = Need::nothing;
 };
 
 class PoolHeap {
  public:
-  static constexpr Bytes largest_tiny = 128, largest_small = 2;    // parts of a granule
-  static constexpr std::size_t quick = 16, all = ~std::size_t{0};  // places of each kind that `find` looks at
+  static constexpr Bytes largest_tiny = 128, largest_small = 2;  // block sizes, as fractions 1/n of a granule
+  // Number of places of each kind that `find` tries.
+  static constexpr std::size_t quick = 16, all = ~std::size_t{0};
 
   // `space` in whole granules of `granule` bytes.
   PoolHeap(Interval space, Bytes granule);
@@ -77,7 +78,7 @@ class PoolHeap {
 
   Interval space_;
   Bytes granule_;
-  std::array<Bytes, zones + 1> borders_;  // where each zone begins, and the last one ends
+  std::array<Bytes, zones + 1> borders_;  // the begin of each zone, and the end of the last one
   std::array<GapIndex, zones> zones_;
   GranuleRuns spare_;
   Pending pending_;

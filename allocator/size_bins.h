@@ -18,8 +18,8 @@ namespace stowage::caching {
 class SizeBins {
  public:
   static constexpr int fine_bits = 5;
-  static constexpr std::size_t bins = 1024;  // up to 2^36 units, 32 TiB
-  static constexpr int looks = 4;            // blocks of a bin that a request looks at
+  static constexpr std::size_t bins = 1024;  // sizes go up to 2^36 units, 32 TiB
+  static constexpr int looks = 4;            // number of blocks of a bin that a request tries
 
   void put(Block& block) {
     const std::size_t bin = bin_of(block.at.length() / BlockTable::unit);

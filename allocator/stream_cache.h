@@ -20,11 +20,11 @@ struct Pool {
   Pool(PoolId number, std::size_t place, Interval space, Bytes granule)
       : id(number), slice(place), heap(space, granule) {}
   PoolId id;
-  std::size_t slice;  // of the address space for private pools
+  std::size_t slice;  // number of the pool's slice of the address space for private pools
   PoolHeap heap;
-  std::uint64_t reserved = 0;  // granules
+  std::uint64_t reserved = 0;  // mapped memory, in granules
   std::uint64_t peak_reserved = 0;
-  Bytes peak_allocated = 0;  // at the times when it was looked at
+  Bytes peak_allocated = 0;  // largest of the values seen, not of all values that there were
   std::uint64_t retries = 0;
   bool is_private() const { return id != default_pool; }
 };
@@ -75,12 +75,14 @@ class alignas(128) Stream {
   const LaneId lane;
   LaneClock clock;
   Mutex mutex;
-  bool retired STOWAGE_GUARDED_BY(mutex) = false;  // its lane may be gone: nothing of it is pending
+  // The lane may be gone, and no work of the stream is pending.
+  bool retired STOWAGE_GUARDED_BY(mutex) = false;
   LaneMarks marks STOWAGE_GUARDED_BY(mutex);
   std::vector<std::unique_ptr<Cache>> caches STOWAGE_GUARDED_BY(mutex);
-  Cache* current STOWAGE_GUARDED_BY(mutex) = nullptr;  // that requests go to
+  Cache* current STOWAGE_GUARDED_BY(mutex) = nullptr;  // the cache that serves requests
   Bytes unmarked_bytes STOWAGE_GUARDED_BY(mutex) = 0;
-  std::uint64_t demands STOWAGE_GUARDED_BY(mutex) = 0;  // there were at the latest mark
+  // Value of the allocator's demands_ at the latest mark.
+  std::uint64_t demands STOWAGE_GUARDED_BY(mutex) = 0;
 };
 
 }  // namespace stowage::caching

@@ -163,7 +163,7 @@ int Allocators::guarded(Call&& call) noexcept {
   } catch (const std::exception& error) {
     keep_error(error.what());
     return STOWAGE_FAILED;
-  } catch (...) {  // of a filter
+  } catch (...) {  // thrown by a filter
     keep_error("something was thrown that is no std::exception");
     return STOWAGE_FAILED;
   }
@@ -302,7 +302,7 @@ int Allocators::set_history(std::size_t events) noexcept {
 
 int Allocators::begin_iteration(int device) noexcept {
   return guarded([&] {
-    if (!plans_periods_) return static_cast<void>(find(device));  // checks the number alone
+    if (!plans_periods_) return static_cast<void>(find(device));  // throws if the number is wrong
     at(device).allocator().begin_iteration();
   });
 }

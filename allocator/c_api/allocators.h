@@ -59,18 +59,18 @@ class Allocators {
  private:
   struct Settings {
     std::optional<Bytes> limit;
-    std::optional<double> fraction;  // of the device's memory
+    std::optional<double> fraction;  // limit as a fraction of the device's memory
   };
   // Runs `call`, and says what it threw.
   template <class Call>
   int guarded(Call&& call) noexcept;
-  DeviceAllocator& at(int ordinal) STOWAGE_EXCLUDES(mutex_);  // opens it
-  DeviceAllocator* find(int ordinal) const;                   // null: not in use
+  DeviceAllocator& at(int ordinal) STOWAGE_EXCLUDES(mutex_);  // opens the device if needed
+  DeviceAllocator* find(int ordinal) const;                   // null: the device is not in use
   std::vector<std::pair<int, DeviceAllocator*>> all() const;
   std::unique_ptr<DeviceAllocator> open(int ordinal) STOWAGE_REQUIRES(mutex_);
   Bytes limit_of(int ordinal, Bytes total) const STOWAGE_REQUIRES(mutex_);
   void expect_ready() const;
-  bool is_lost() const;  // since a fork
+  bool is_lost() const;  // true in a child process that was forked after a device was opened
 
   const Open open_;
   bool plans_periods_ = false;

@@ -9,7 +9,7 @@
 namespace stowage::interpose {
 namespace {
 
-constexpr Bytes smallest_granule = 2_MiB;  // in which the allocator takes memory back
+constexpr Bytes smallest_granule = 2_MiB;  // least unit in which the allocator gives memory back
 
 void check_call(CUresult result, const char* name, Bytes bytes = 0) {
   if (result == CUDA_SUCCESS) return;

@@ -13,7 +13,8 @@
 namespace stowage::interpose {
 namespace {
 
-constexpr unsigned most_failures = 16;  // then nothing is cached: the driver has no such memory
+// After so many failures nothing is cached: the driver lacks such memory.
+constexpr unsigned most_failures = 16;
 
 void* pointer_to(CUdeviceptr address) {
   return reinterpret_cast<void*>(address);  // NOLINT(performance-no-int-to-ptr)

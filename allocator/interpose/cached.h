@@ -39,11 +39,12 @@ class Cached : public Service {
 
  private:
   struct Card {
-    CUcontext context = nullptr;  // the primary one
+    CUcontext context = nullptr;  // the device's primary context
     CUdevice device = 0;
     std::unique_ptr<CacheDevice> memory;
     std::unique_ptr<CachingAllocator> allocator;
-    std::vector<CUdeviceptr> kept_back;  // freed, but nobody has waited yet; guarded by mutex_
+    // Freed addresses whose users nobody has waited for yet; guarded by mutex_.
+    std::vector<CUdeviceptr> kept_back;
   };
 
   // The card of the current context; null where its memory may not be cached.
@@ -57,12 +58,13 @@ class Cached : public Service {
 
   const Bytes limit_;
   PassThrough driver_;
-  std::atomic<bool> used_ = false;  // ever
-  Mutex mutex_;  // not held while the allocator maps or unmaps: who finds a block at once need not wait
-  std::shared_ptr<Card> card_ STOWAGE_GUARDED_BY(mutex_);  // that is open; there is one
-  unsigned failures_ STOWAGE_GUARDED_BY(mutex_) = 0;       // to open it, one after the other
+  std::atomic<bool> used_ = false;  // true once any memory was cached
+  Mutex mutex_;  // released while the allocator maps or unmaps, so that lookups of known blocks need not wait
+  std::shared_ptr<Card> card_ STOWAGE_GUARDED_BY(mutex_);  // the one card that is open
+  unsigned failures_ STOWAGE_GUARDED_BY(mutex_) = 0;  // failed attempts to open a card, one after another
   std::map<CUdeviceptr, ProgramMemory> blocks_ STOWAGE_GUARDED_BY(mutex_);
-  std::uint64_t next_id_ STOWAGE_GUARDED_BY(mutex_) = std::uint64_t{3} << 62U;  // beside those of Spill
+  // A range apart from the ids of Spill.
+  std::uint64_t next_id_ STOWAGE_GUARDED_BY(mutex_) = std::uint64_t{3} << 62U;
 };
 
 }  // namespace stowage::interpose

@@ -42,7 +42,8 @@ class Captures {
   void after_fork_in_child() STOWAGE_NO_THREAD_SAFETY_ANALYSIS;
 
  private:
-  using Key = std::pair<CUstream, long>;  // the thread where the stream is the thread's own; else 0
+  // A stream, and the thread if the stream is the thread's own, else 0.
+  using Key = std::pair<CUstream, long>;
   static Key key_of(Entry entry, CUstream stream);
   void note(Entry entry, CUstream stream) STOWAGE_REQUIRES(mutex_);
 

@@ -14,7 +14,7 @@ CUmemLocation host_location(HostSource source, CUdevice device) {
   call_real<decltype(cuDeviceGetAttribute)>(Entry::device_get_attribute, &node,
                                             CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, device);
   location.type = CU_MEM_LOCATION_TYPE_HOST_NUMA;
-  location.id = node < 0 ? 0 : node;  // where there are no nodes, 0 is meant
+  location.id = node < 0 ? 0 : node;  // a machine without nodes takes node 0
   return location;
 }
 

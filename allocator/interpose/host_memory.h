@@ -11,10 +11,10 @@ namespace stowage::interpose {
 
 // The parts of a chunk that are there. Empty at first, and again once all were given back.
 struct HostMemory {
-  CUdeviceptr address = 0;  // for the device
+  CUdeviceptr address = 0;  // address for the device
   std::size_t bytes = 0;
-  void* pinned = nullptr;       // from cuMemHostAlloc; null: mapped
-  CUcontext context = nullptr;  // which takes `pinned` along
+  void* pinned = nullptr;       // the address from cuMemHostAlloc; null: the memory is mapped
+  CUcontext context = nullptr;  // the context that `pinned` ends with
   CUmemGenericAllocationHandle handle = 0;
   bool reserved = false, created = false, mapped = false;
 

@@ -10,7 +10,7 @@
 namespace stowage::interpose {
 namespace {
 
-constexpr int patience = 1000;  // attempts where a lock may be held for ever
+constexpr int patience = 1000;  // attempts to take a lock that may be held for ever
 
 bool counts(const Block& block) { return on_the_card(block.kind) && !block.spilled; }
 
@@ -48,7 +48,7 @@ void Ledger::line(std::string_view event, std::uint64_t address, const Block& bl
                  card == cards_.end() ? 0 : card->second.live, result,
                  block.spilled ? "place=host" : detail});
   } else if (ended_ || calls_ == 1) {
-    end_locked();  // the totals so far: the first of them in case the process crashes
+    end_locked();  // records the totals so far, in case the process crashes
   }
 }
 
@@ -145,7 +145,7 @@ bool Ledger::end_free(std::uint64_t address) {
 
 void Ledger::freed(std::uint64_t address, const Block& block, std::uint64_t stream) {
   const MutexLock lock(mutex_);
-  if (block.grant == 0) {  // of an address that no grant gave out
+  if (block.grant == 0) {  // no grant gave this address out
     Block shown = block;
     shown.stream = stream;
     line("free", address, shown, 0);

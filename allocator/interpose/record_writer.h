@@ -17,12 +17,12 @@ inline constexpr std::string_view record_header =
 struct RecordLine {
   std::string_view event;
   std::string_view kind = "-";
-  int device = -1;            // -1: none
-  std::uint64_t stream = 0;   // as Ledger numbers them
-  std::uint64_t address = 0;  // or a handle
+  int device = -1;            // -1: no device
+  std::uint64_t stream = 0;   // the number that Ledger gave the stream
+  std::uint64_t address = 0;  // an address or a handle
   std::uint64_t bytes = 0;
   std::uint64_t live = 0;
-  int result = 0;  // a CUresult
+  int result = 0;  // the CUresult of the call
   std::string_view detail = {};
 };
 
@@ -39,7 +39,7 @@ class RecordWriter {
   RecordWriter& operator=(const RecordWriter&) = delete;
 
   void add(const RecordLine& line);
-  void put(const RecordLine& line);  // as `add`, and the line waits in any case
+  void put(const RecordLine& line);  // like `add`, but the line is never written at once
   void flush();
   // The file, which the caller closes; -1: it cannot be appended to, or there is none.
   int open_file() const;
@@ -49,7 +49,7 @@ class RecordWriter {
   void finish();
   // Begins anew in a child after fork: the page and its lines are the parent's.
   void start_again();
-  bool in_own_process() const;  // not so in a child of vfork
+  bool in_own_process() const;  // false in a child of vfork
 
  private:
   bool waits() const { return is_mapped_ && !finished_; }
@@ -60,8 +60,8 @@ class RecordWriter {
   int pid_;
   bool finished_ = false;
   bool is_mapped_ = false;  // `lines_` is this process's page
-  bool has_asked_ = false;  // for a page
-  PendingLines own_;        // where there is no page
+  bool has_asked_ = false;  // a page was asked for
+  PendingLines own_;        // used if there is no page
   PendingLines* lines_ = &own_;
   PendingLines* parents_ = nullptr;  // the page of the process that this one was forked from
 };

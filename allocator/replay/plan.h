@@ -23,7 +23,7 @@ struct Plan {
   // Requests with offsets in the order of their frees, and how many of these frees come before each request.
   std::vector<std::uint32_t> frees;
   std::vector<std::uint32_t> frees_before;
-  Bytes bytes = 0;  // offsets end here
+  Bytes bytes = 0;  // end of the highest block
   // Bytes that have to be mapped at one time: at most `bytes`, and less only if the offsets leave gaps whose
   // granules can serve others.
   Bytes needed = 0;

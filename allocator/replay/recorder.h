@@ -49,9 +49,9 @@ class Recorder {
 
  private:
   struct Operation {
-    Bytes bytes = 0;                 // 0: a free
-    std::uint64_t stream = 0;        // of a request
-    std::size_t partner = no_place;  // the request's free, or the free's request
+    Bytes bytes = 0;                 // size of a request; 0: the operation is a free
+    std::uint64_t stream = 0;        // stream of a request
+    std::size_t partner = no_place;  // index of the request's free, or of the free's request
     std::size_t requests_before = 0;
   };
   std::vector<RecordedRequest> requests_in(std::size_t begin, std::size_t end) const;
@@ -59,7 +59,7 @@ class Recorder {
   std::size_t quietest(std::size_t begin, std::size_t end) const;
 
   std::vector<Operation> operations_;
-  std::size_t count_ = 0;  // requests
+  std::size_t count_ = 0;  // number of requests
 };
 
 struct SequencePeriod {

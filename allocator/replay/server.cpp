@@ -7,7 +7,7 @@
 namespace stowage::caching::replay {
 namespace {
 
-constexpr std::uint64_t most_idle_shift = 6;  // at most 64 iterations
+constexpr std::uint64_t most_idle_shift = 6;  // a suspended server idles for at most 2^6 iterations
 
 bool agrees(const PlannedRequest& request, Bytes bytes, std::uint64_t stream) {
   return request.bytes == bytes && request.stream == stream;
