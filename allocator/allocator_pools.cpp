@@ -66,7 +66,7 @@ void CachingAllocator::Implementation::retire_stream(LaneId lane) {
   streams_[lane].store(nullptr, std::memory_order_release);
 }
 
-// The second half of the range, in equal parts.
+// Returns the slice's part of the second half of the range, which private pools divide equally.
 caching::Interval CachingAllocator::Implementation::slice_space(std::size_t slice) const {
   const Bytes half = range_ / 2 / granule_ * granule_;
   const Bytes each = (range_ - half) / slices / granule_ * granule_;

@@ -1,5 +1,5 @@
-// The caching allocator itself: streams and their caches, blocks, pools. The memory behind them is
-// MappedMemory's; plans are those of replay/.
+// The caching allocator itself: streams and their caches, blocks, pools. MappedMemory holds the memory behind
+// them; replay/ makes and follows plans.
 //
 // Calls are in caching_allocator.cpp (hits of a stream's cache, and the public calls), ladder.cpp (other
 // requests), allocator_replay.cpp (requests that are compared with a plan), allocator_pools.cpp (pools,
@@ -89,7 +89,7 @@ class CachingAllocator::Implementation {
   Stream& new_stream(LaneId lane) STOWAGE_EXCLUDES(mutex_);
   Block& block_at(const void* address, std::string_view call);
   void* address_of(const Block& block) const { return base_ + block.at.begin; }
-  // Both under the cache's stream's lock.
+  // REQUIRES, for both: the lock of the cache's stream.
   void hand_out(Cache& cache, Block& block, Bytes asked);
   void take_back(Cache& cache, Block& block, std::string_view call);
   void* allocate_cached(Bytes bytes, Bytes asked, Stream& stream) STOWAGE_EXCLUDES(mutex_);
@@ -99,13 +99,13 @@ class CachingAllocator::Implementation {
   void release_used_elsewhere(Block& block) STOWAGE_EXCLUDES(mutex_);
   // Takes the block back on its own lane and on those that were recorded.
   caching::Tags take_back_everywhere(Block& block) STOWAGE_REQUIRES(mutex_);
-  // The block's bytes are free once `tags` have passed; it is no more.
+  // Ends the block, whose bytes are free once `tags` have passed.
   void give(Block& block, caching::Tags tags) STOWAGE_REQUIRES(mutex_);
 
   // allocator_replay.cpp
   void* allocate_planned(Bytes bytes, Bytes asked, Stream& stream) STOWAGE_EXCLUDES(mutex_);
-  // Returns true if the block lay in the plans' region and is released. Else releases its ticket, if it has
-  // one, and returns false; nothing for a block that is not live.
+  // Returns true if the block lay in the plans' region and is released. Else releases the block's ticket, if
+  // it has one, and returns false. A block that is not live stays as it is.
   bool release_planned(Block& block, Stream* target) STOWAGE_EXCLUDES(mutex_);
   Block* take_planned(Request& request, Interval place) STOWAGE_REQUIRES(mutex_);
   struct PlanUse {
@@ -158,7 +158,7 @@ class CachingAllocator::Implementation {
   AllocatorStatistics statistics_locked(bool streams_held = false) STOWAGE_REQUIRES(mutex_);
   std::string account_locked() STOWAGE_REQUIRES(mutex_);
   void note_peaks(Pool& pool) STOWAGE_REQUIRES(mutex_);
-  // Bytes of the pool's blocks that callers have.
+  // Returns the bytes of the pool's live blocks.
   Bytes allocated_in(const Pool& pool) STOWAGE_REQUIRES(mutex_);
 
   // allocator_snapshot.cpp; with all streams held.

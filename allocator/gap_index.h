@@ -9,8 +9,8 @@
 //   blocks     #####                        ####
 //   gap             [--------------------)          two clean granules, a fragment on each side
 //
-// For blocks much smaller than a granule that cost is nearly always none or one, and it is the tightness that
-// keeps what is free together (best fit).
+// Blocks much smaller than a granule nearly always cost no clean granule or one; for them a tight place keeps
+// free memory together (best fit).
 #pragma once
 
 #include <algorithm>
@@ -24,7 +24,7 @@
 
 namespace stowage::caching {
 
-// Half-open; in bytes or in granules.
+// A half-open range of bytes or of granules.
 struct Interval {
   std::uint64_t begin = 0;
   std::uint64_t end = 0;
@@ -40,12 +40,12 @@ class GapIndex {
   explicit GapIndex(Bytes granule, Fit fit = Fit::cheapest) : granule_(granule), fit_(fit) {}
 
   // `added` joins the gaps that it touches. Returns the granules that are clean now and were not before.
-  // Precondition: it overlaps no gap.
+  // REQUIRES: `added` overlaps no gap.
   Interval add(Interval added);
-  // Precondition: `taken` lies inside one gap.
+  // REQUIRES: `taken` lies inside one gap.
   void take(Interval taken);
 
-  // The clean granules that `place`, inside one gap, would take.
+  // Returns the number of clean granules that `place`, inside one gap, would take.
   Interval clean_granules(Interval place) const;
 
   // Calls `offer(place)` for places of `bytes` > 0 bytes, by cost and then tightness, or by tightness alone,
@@ -57,9 +57,10 @@ class GapIndex {
   const std::map<Bytes, Bytes>& gaps() const { return gaps_; }  // maps the begin of each gap to its end
 
  private:
-  // Clean granules (none counts where the tightest is wanted), length, begin.
+  // A gap's clean granules (counted as 0 if the tightest place is wanted), length and begin.
   using Shape = std::tuple<std::uint64_t, Bytes, Bytes>;
-  // The clean granules of a gap: may be empty, with begin one past end where the gap lies inside one granule.
+  // Returns the clean granules of a gap. The range may be empty, and begins one past its end if the gap lies
+  // inside one granule.
   Interval clean(Interval gap) const { return {(gap.begin + granule_ - 1) / granule_, gap.end / granule_}; }
   std::uint64_t clean_count(Interval gap) const {
     const Interval granules = clean(gap);

@@ -15,7 +15,7 @@ class GranuleRuns {
  public:
   // REQUIRES: no granule of `run` is in the set.
   void add(Interval run);
-  // Takes the run's granules out of the set. Returns how many were in it.
+  // Takes the run's granules out of the set. Returns how many of these were in the set.
   std::uint64_t remove(Interval run);
   std::uint64_t count_in(Interval run) const;
   std::uint64_t count() const { return count_; }
@@ -26,7 +26,7 @@ class GranuleRuns {
   void for_each_missing(Interval run, Function&& gap) const;
 
  private:
-  // The first run that ends behind `granule`.
+  // Returns the first run that ends behind `granule`.
   std::map<std::uint64_t, std::uint64_t>::const_iterator first_behind(std::uint64_t granule) const;
 
   std::map<std::uint64_t, std::uint64_t> runs_;  // no two runs touch
@@ -63,7 +63,7 @@ class Pieces {
 std::uint64_t length_of(const std::vector<Interval>& runs);
 
 // Returns pieces that lie in `runs` (end by begin, apart from each other) and are usable(piece), from the
-// highest address down, until they have `most` granules or more. Neighbours are joined.
+// highest address down, until they have `most` granules or more. Neighbouring pieces are returned as one run.
 template <class Usable>
 std::vector<Interval> whole_pieces(const std::map<std::uint64_t, std::uint64_t>& runs, const Pieces& pieces,
                                    std::uint64_t most, Usable&& usable) {

@@ -1,5 +1,5 @@
-// History: the last events of an allocator, in a ring, with the time of each. Thread-safe; what is off costs
-// one comparison.
+// History: the last events of an allocator, in a ring, with the time of each. Thread-safe. A history that is
+// switched off costs one comparison per event.
 #pragma once
 
 #include <cstddef>

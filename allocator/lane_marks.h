@@ -31,12 +31,12 @@ class LaneMarks {
   std::uint64_t released() const { return released_; }
   Tag next_release() { return {&clock_, ++released_}; }
 
-  // Whether the lane is being captured, or nobody can tell.
+  // Returns true if the lane is being captured, or if the device cannot tell.
   bool is_captured();
   bool is_full() const { return marks_.size() == most; }
   // Records a mark behind all releases so far, unless there is one.
   bool mark();
-  // Asks which marks have passed.
+  // Asks the device which marks have passed.
   bool poll();
   // Lets `lane`, which is not captured, wait until release number `count` is done with.
   bool hold(LaneId lane, std::uint64_t count);

@@ -1,9 +1,9 @@
 // PinnedPool: page-locked host memory in exact sizes, kept and reused by exact size.
 //
-// Page-locking is slow and rounding a bucket up to a power of two would waste up to half of it, so a
-// request takes what it asks for, and what comes back waits for a request of its size. Thread-safe.
-// The device must outlive the pool, the pool its buffers; a buffer may go back while transfers on it
-// still run if whoever takes it next is ordered after them.
+// Page-locking is slow and rounding a bucket up to a power of two would waste up to half of it, so a request
+// takes its exact size, and a returned buffer waits for a request of that size. Thread-safe. The device must
+// outlive the pool, the pool its buffers; a buffer may go back while transfers on it still run if whoever
+// takes it next is ordered after them.
 #pragma once
 
 #include <cstddef>

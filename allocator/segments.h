@@ -35,8 +35,8 @@ class Segments {
   std::uint64_t mapped() const { return mapped_; }  // unit: granules
   const SegmentCounters& counters() const { return counters_; }
 
-  // Maps `runs`, none of which is mapped. If the device throws, so does this, behind unmapping; `left` gets
-  // the granules that the device would not take back.
+  // Maps `runs`, none of which is mapped. If the device throws, unmaps what this call mapped and throws on;
+  // `left` gets the granules that the device would not take back.
   void map(const std::vector<Interval>& runs, std::vector<Interval>& left);
   // Unmaps `runs`, whole pieces that nobody uses. Returns the runs that the device would not take back.
   std::vector<Interval> unmap(const std::vector<Interval>& runs) noexcept;

@@ -28,7 +28,7 @@ class SizeBins {
     filled_[bin / 64] |= std::uint64_t{1} << bin % 64;
   }
 
-  // Null if there is none. `bytes` is a multiple of the unit.
+  // Returns null if no block fits. `bytes` is a multiple of the unit.
   Block* take(Bytes bytes) {
     const std::size_t bin = bin_of(bytes / BlockTable::unit);
     return (filled_[bin / 64] >> bin % 64 & 1) != 0 ? take_from(bin, bytes) : nullptr;

@@ -15,7 +15,7 @@
 
 namespace stowage::caching {
 
-// Under the allocator's mutex.
+// REQUIRES: the allocator's mutex.
 struct Pool {
   Pool(PoolId number, std::size_t place, Interval space, Bytes granule)
       : id(number), slice(place), heap(space, granule) {}
@@ -31,7 +31,7 @@ struct Pool {
 
 class Stream;
 
-// Under its stream's mutex.
+// REQUIRES: the mutex of its stream.
 struct alignas(128) Cache {
   Cache(Stream& owner, Pool& of) : stream(owner), pool(of) {}
   Stream& stream;
@@ -43,8 +43,8 @@ struct alignas(128) Cache {
 // Streams and caches do not share cache lines.
 class alignas(128) Stream {
  public:
-  // Bytes released until the next mark, once another stream has looked for memory since the last one. Others
-  // then need not wait for later work, and no mark is made that nobody asks for.
+  // Once another stream has looked for memory since the last mark, the next mark is recorded after this many
+  // released bytes. Other streams then need not wait for later work, and no mark is made without need.
   static constexpr Bytes bytes_per_mark = 1_MiB;
 
   Stream(Device& device, LaneId number) : lane(number), marks(device, clock) { clock.lane = number; }
@@ -66,8 +66,8 @@ class alignas(128) Stream {
     std::erase_if(caches, [&](const auto& cache) { return &cache->pool == &pool; });
   }
 
-  // The lane is being captured, or may soon be, since its requests go to a private pool: no event is recorded
-  // or asked on it, and it waits for no other lane.
+  // Returns true if the lane is being captured, or may soon be because its requests go to a private pool. No
+  // event is then recorded or queried on it, and it waits for no other lane.
   bool is_captured() STOWAGE_REQUIRES(mutex) {
     return (current != nullptr && current->pool.is_private()) || marks.is_captured();
   }

@@ -16,7 +16,7 @@
 
 namespace stowage::c_api {
 
-// Values of STOWAGE_LIMIT and its like; null or empty: not set.
+// Values of STOWAGE_LIMIT and the other variables; null or empty: not set.
 struct Environment {
   const char* limit = nullptr;
   const char* history = nullptr;
@@ -61,7 +61,7 @@ class Allocators {
     std::optional<Bytes> limit;
     std::optional<double> fraction;  // limit as a fraction of the device's memory
   };
-  // Runs `call`, and says what it threw.
+  // Runs `call` and turns an exception into a status and the thread's error text.
   template <class Call>
   int guarded(Call&& call) noexcept;
   DeviceAllocator& at(int ordinal) STOWAGE_EXCLUDES(mutex_);  // opens the device if needed

@@ -1,8 +1,8 @@
 // PoolRoutes: the private pool of one caching allocator that a stream's requests go to. As PyTorch's hooks
-// do, callers begin, end and release pools by numbers of their own, and are asked for each request whether a
-// pool wants it.
+// do, callers begin, end and release pools by keys of their own; a filter decides for each request whether
+// the pool gets it.
 //
-// Thread-safe. The allocator outlives it.
+// Thread-safe. The allocator must outlive the routes.
 #pragma once
 
 #include <atomic>

@@ -18,7 +18,7 @@ void check_call(CUresult result, const char* name, Bytes bytes = 0) {
   throw DeviceError(what, name);
 }
 
-// Takes something back after another call failed; tries twice, since nobody could do it later.
+// Undoes a call after a later one failed; tries twice, since nobody could do it later.
 template <class Call>
 CUresult insist(Call call) {
   const CUresult result = call();

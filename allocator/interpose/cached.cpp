@@ -27,7 +27,7 @@ CUresult wait_for_context(CUcontext context) {
 
 }  // namespace
 
-// A context's memory may be cached where it is the primary one of the only card.
+// Memory of a context may be cached if the machine has one card and the context is its primary one.
 std::shared_ptr<Cached::Card> Cached::open_here() {
   const CUcontext context = current_context();
   const MutexLock lock(mutex_);
@@ -66,7 +66,7 @@ std::shared_ptr<Cached::Card> Cached::card() {
   return card_;
 }
 
-// 0: the cache has no part in it, or no memory for it.
+// Returns 0 if the cache does not serve the call, or has no memory for it.
 CUdeviceptr Cached::take(Bytes bytes) {
   const OutsideCapture outside;
   try {
@@ -161,7 +161,7 @@ bool Cached::make_room() {
   return of->allocator->trim() > 0;
 }
 
-// Another card is opened for the next context, since nobody knows which reserved addresses outlive this one.
+// The next context gets a new Card, since nobody knows which reserved addresses outlive this one.
 void Cached::primary_context_ends(CUdevice device) {
   if (!used_) return;
   const MutexLock lock(mutex_);

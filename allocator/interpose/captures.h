@@ -12,7 +12,8 @@
 
 namespace stowage::interpose {
 
-// Thread-safe. A capture begins while nobody waits, and nobody starts to wait while one begins.
+// Thread-safe. No capture begins while a thread waits for a context, and no thread starts to wait while one
+// begins.
 class Captures {
  public:
   // `call` is the driver's function that begins a capture of `stream`, by the entry `entry`.
@@ -26,9 +27,9 @@ class Captures {
     if (result == CUDA_SUCCESS) note(entry, stream);
     return result;
   }
-  // After the driver's function that ends one, which may have failed.
+  // Called after the driver's function that ends a capture, which may have failed.
   void may_have_ended(Entry entry, CUstream stream);
-  // They went, with their captures.
+  // Called when a stream or context has gone, with its captures.
   void stream_gone(CUstream stream);
   void context_gone(CUcontext context);
 

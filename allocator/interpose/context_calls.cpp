@@ -1,4 +1,5 @@
-// Contexts and streams that go, with what they take along, and memory that is shared between processes.
+// Calls that end contexts and streams, with the memory that ends with them, and calls that share memory
+// between processes.
 #include <cstdint>
 
 #include "allocator/interpose/captures.h"
@@ -62,7 +63,7 @@ CUresult release_primary(Entry entry, CUdevice device, const void* caller) {
 
 CUresult destroy_stream(Entry entry, CUstream stream, const void* caller) {
   const Outermost outermost(caller);
-  // First: a new stream may have the same handle at once.
+  // Forgets the stream before the driver does: a new stream may get its handle at once.
   if (outermost) {
     ledger().stream_gone(handle_number(stream));
     captures().stream_gone(stream);

@@ -98,7 +98,7 @@ struct EntryPoint {
 
 const EntryPoint& entry_point(Entry entry);
 
-// The entry that libcuda exports as `symbol`; Entry::count where none is replaced.
+// Returns the replaced entry that libcuda exports as `symbol`; Entry::count if there is none.
 Entry replaced_symbol(std::string_view symbol);
 
 }  // namespace stowage::interpose

@@ -15,7 +15,7 @@
 
 namespace stowage::interpose {
 
-// Owner of pieces, whose memory goes at one time. Pieces of different owners share no chunk.
+// Owner of pieces, whose memory is freed at one time. Pieces of different owners share no chunk.
 struct HostOwner {
   CUdevice device = 0;
   std::uint64_t context = 0;  // 0: no context, as for a pool's memory
@@ -28,13 +28,13 @@ struct HostPiece {
 };
 
 // Pieces that are smaller than a granule share one, each in the tightest gap of its owner's chunks; others
-// have chunks of their own, of whole granules. Either takes time as the logarithm of how many pieces there
-// are. Memory that the driver does not take back is offered again. Not thread-safe.
+// have chunks of their own, of whole granules. Both take time logarithmic in the number of pieces. Memory
+// that the driver does not take back is offered again. Not thread-safe.
 class HostChunks {
  public:
   explicit HostChunks(Bytes limit) : limit_(limit) {}
 
-  // A context of the owner's device is current.
+  // REQUIRES: a context of the owner's device is current.
   HostPiece take(Bytes bytes, const HostOwner& owner);
   void release(CUdeviceptr address);  // REQUIRES: nothing uses the piece any more
   void owner_gone(const HostOwner& owner);

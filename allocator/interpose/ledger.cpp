@@ -79,7 +79,7 @@ void Ledger::give_back(const Block& block) {
   drop(block);
 }
 
-// Counts a block that nobody had to admit.
+// Counts a block that needed no admission.
 void Ledger::take_in(const Block& block) {
   if (!block.spilled) return;
   ++spills_;
@@ -94,7 +94,7 @@ void Ledger::drop(const Block& block) {
 
 void Ledger::granted(std::uint64_t address, const Block& block) {
   const MutexLock lock(mutex_);
-  // Memory of a graph is the graph's: its address comes and goes with launches.
+  // Memory of a graph belongs to the graph: its address comes and goes with launches.
   if (block.kind != Kind::graph) {
     end_free(address);
     forget(address);

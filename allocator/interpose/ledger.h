@@ -43,8 +43,8 @@ class Ledger {
  public:
   explicit Ledger(LedgerOptions options);
 
-  // An allocation: admitted (its bytes are taken; false: over the limit), then granted or failed. A block
-  // that is not admitted, or was and gave its bytes back, may be granted as a spilled block; else it is
+  // Steps of an allocation: `admit` takes its bytes (false: over the limit), then `granted` or `failed`. A
+  // block that was not admitted, or gave its bytes back, may be granted as a spilled block; else it is
   // refused. `why` goes into the record.
   bool admit(const Block& block);
   void granted(std::uint64_t address, const Block& block);
@@ -52,10 +52,11 @@ class Ledger {
   void refused(const Block& block, std::string_view why = {});
   void give_back(const Block& block);  // takes the bytes of an admitted block back
 
-  // A free in the order of `stream`. `take` gives the block out once, before the driver frees it, since then
-  // the address may belong to another thread at once. The block's bytes count until it is freed, or until its
-  // address is granted again: the grant writes the free's line first, so that the record has each free before
-  // the next allocation of the address. `not_freed` puts the block back if the driver refuses.
+  // Steps of a free in the order of `stream`. `take` returns the block once, before the driver frees it,
+  // since then the address may belong to another thread at once. The block's bytes count until it is freed,
+  // or until its address is granted again: the grant writes the free's line first, so that the record has
+  // each free before the next allocation of the address. `not_freed` puts the block back if the driver
+  // refuses.
   std::optional<Block> take(std::uint64_t address, std::uint64_t stream = 0);
   void freed(std::uint64_t address, const Block& block, std::uint64_t stream);
   void not_freed(std::uint64_t address, const Block& block, int result);
@@ -72,7 +73,7 @@ class Ledger {
   void device_reset(int device, std::uint64_t primary_context);
   void stream_gone(std::uint64_t stream);
 
-  // A line without bytes of its own: "export", "not_exported", "open", "close", "missed".
+  // Writes a line without bytes of its own: "export", "not_exported", "open", "close", "missed".
   void note(std::string_view event, std::uint64_t address, std::string_view detail = {}, int result = 0);
 
   // Writes a line at once, because the process is about to leave the record's reach. Gives up after a while
@@ -94,7 +95,7 @@ class Ledger {
 
   void announce();  // records that this process has loaded the library
   void end();
-  // End in a place where a lock may be held by the very thread that asks: gives up after a while.
+  // Does the same as `end` where the calling thread itself may hold the lock: gives up after a while.
   void try_end() STOWAGE_NO_THREAD_SAFETY_ANALYSIS;
   // The lock is held while the process forks, so that the child finds whole maps.
   void before_fork() STOWAGE_NO_THREAD_SAFETY_ANALYSIS;

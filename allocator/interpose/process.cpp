@@ -75,7 +75,8 @@ __attribute__((constructor)) void begin() {
   errno = saved;
 }
 
-// A process may leave without any destructor. May be called in a signal handler, or in a child of vfork.
+// A process may leave without any destructor. This function may be called in a signal handler, or in a child
+// of vfork.
 [[noreturn]] void leave(ExitFunction* function, int status) {
   ledger().try_end();
   if (function != nullptr) function(status);

@@ -26,9 +26,9 @@ struct RecordLine {
   std::string_view detail = {};
 };
 
-// Not thread-safe. Lines wait in the process's page of PendingLines, which outlives the process; where there
-// can be none, each line is written at once. The file is opened for each write, since programs close
-// descriptors that they do not know. An error is no reason to disturb the program: it is noted in the page.
+// Not thread-safe. Lines wait in the process's page of PendingLines, which outlives the process; without a
+// page each line is written at once. The file is opened for each write, since programs close descriptors that
+// they do not know. An error does not disturb the program; the page notes it.
 class RecordWriter {
  public:
   // `path` empty: nothing is written. Times count from `start_ns` of CLOCK_MONOTONIC. `folder` is where files
@@ -41,7 +41,8 @@ class RecordWriter {
   void add(const RecordLine& line);
   void put(const RecordLine& line);  // like `add`, but the line is never written at once
   void flush();
-  // The file, which the caller closes; -1: it cannot be appended to, or there is none.
+  // Returns a descriptor of the file, which the caller closes; -1: the file is absent or cannot be appended
+  // to.
   int open_file() const;
   bool can_append() const;
   void flush_to(int file);

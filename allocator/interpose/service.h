@@ -17,7 +17,7 @@ struct AllocateCall {
   Entry entry = Entry::mem_alloc;
   CUdeviceptr* address = nullptr;  // the address of the allocation is written here
   std::size_t bytes = 0;
-  // CuMemAllocPitch: the pitch is written here; width and height are in bytes and rows.
+  // cuMemAllocPitch: the pitch is written here; width and height are in bytes and rows.
   std::size_t* pitch = nullptr;
   std::size_t width = 0, height = 0;
   unsigned element_bytes = 0;
@@ -41,8 +41,8 @@ struct ProgramMemory {
   std::uint64_t id = 0;         // unique within the service
 };
 
-// Serves what the ledger has admitted. Functions are called by any thread, several at once; what they return
-// is what the program gets, and it must keep the promises of the entry's own function.
+// Serves what the ledger has admitted. Functions are called by any thread, several at once; the program gets
+// their results, which must keep the promises of the driver's function.
 class Service {
  public:
   Service() = default;
@@ -57,7 +57,7 @@ class Service {
     static_cast<void>(address);
     return std::nullopt;
   }
-  // Bytes that it holds of the device, and the program does not.
+  // Returns the bytes of the device that the service holds and the program does not.
   virtual Bytes idle_bytes(CUdevice device) {
     static_cast<void>(device);
     return 0;

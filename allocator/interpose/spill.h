@@ -20,27 +20,27 @@ struct SpillAnswer {
   std::string_view why = {};  // the step that failed, for the record
 };
 
-// Thread-safe, but not for two frees of one address: the ledger gives it to one. The lock is not held while
-// a thread waits for the device.
+// Thread-safe, but not for two frees of one address; Ledger::take lets only one thread free it. The lock is
+// not held while a thread waits for the device.
 class Spill {
  public:
   explicit Spill(Bytes limit) : on_(limit > 0), chunks_(limit) {}  // `limit`: host bytes; 0: nothing spills
 
   bool on() const { return on_; }
-  // Stands in the place of the driver's function. REQUIRES: the stream is not captured.
+  // Replaces the driver's function. REQUIRES: the stream is not captured.
   SpillAnswer allocate(const AllocateCall& call, const Block& block);
-  // A cuMemFree waits for the work of the memory's context, as the driver's does; one in order takes effect
-  // once the stream's work has passed. While a stream is captured nobody can wait: the memory is kept back
-  // until a later cuMemFree in its context, or an allocation that finds no more, has waited. Another result
-  // than CUDA_SUCCESS: nothing is freed.
+  // A cuMemFree waits for the work of the memory's context, as the driver's does; a free in the order of a
+  // stream takes effect once the stream's work has passed. While a stream is captured nobody can wait: the
+  // memory is kept back until a later cuMemFree in its context, or an allocation that finds no more, has
+  // waited. Another result than CUDA_SUCCESS: nothing is freed.
   CUresult free(const FreeCall& call);
 
-  // The allocation that `address` is in.
+  // Returns the allocation that `address` is in.
   std::optional<ProgramMemory> find(CUdeviceptr address);
-  // Frees what streams have passed.
+  // Frees the memory whose streams have reached its free.
   void settle();
 
-  // After they went: the driver has ended their work.
+  // Called after the context or the device's state has gone: the driver has ended its work.
   void context_gone(std::uint64_t context);
   void device_reset(CUdevice device, std::uint64_t primary_context);
 
@@ -54,7 +54,7 @@ class Spill {
     ProgramMemory memory;
     HostOwner owner;
   };
-  // Freed in the order of a stream, whose work up to there `event` marks.
+  // A free in the order of a stream; `event` marks the stream's work up to the free.
   struct Pending {
     CUdeviceptr address = 0;
     std::uint64_t id = 0;         // 0: no memory is to be freed, but the event must still be destroyed
@@ -64,7 +64,7 @@ class Spill {
     unsigned waiters = 0;  // number of threads that wait for the event without the lock, so that it must stay
   };
 
-  // Freed at once, though not before a wait for the context's work.
+  // A free that takes effect after a wait for the context's work.
   struct Freed {
     CUdeviceptr address = 0;
     std::uint64_t id = 0;

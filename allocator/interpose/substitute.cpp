@@ -1,5 +1,5 @@
-// Functions that programs get when they ask for the driver's, by dlsym or by cuGetProcAddress. The driver
-// answers the latter first, at the version asked for; then the answer is replaced.
+// Functions that programs get when they ask for the driver's, by dlsym or by cuGetProcAddress. For
+// cuGetProcAddress, the driver answers first, at the version asked for, and then its answer is replaced.
 #include <string_view>
 
 #include "allocator/interpose/driver.h"

@@ -3,7 +3,7 @@
 namespace stowage::caching::replay {
 namespace {
 
-// The finaliser of MurmurHash3. Tokens that are equal by chance cost misses, nothing else.
+// The finaliser of MurmurHash3. Tokens of different operations that are equal by chance only cost misses.
 constexpr std::uint64_t mixed(std::uint64_t value) {
   value = (value ^ (value >> 33U)) * 0xff51afd7ed558ccdU;
   value = (value ^ (value >> 33U)) * 0xc4ceb9fe1a85ec53U;

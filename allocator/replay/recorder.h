@@ -1,4 +1,4 @@
-// Recorder: what was asked of an allocator lately, as far as a plan for the next time needs it.
+// Recorder: the latest requests to an allocator, as far as a plan for the next iteration needs them.
 #pragma once
 
 #include <cstddef>
@@ -43,8 +43,9 @@ class Recorder {
   // Returns the requests among all operations.
   std::vector<RecordedRequest> requests() const { return requests_in(0, size()); }
   // Returns the repetition at the end of the record: same sizes and streams in the same order, each free of
-  // the same request before it, as many frees as requests. It has come at least twice and fills at least half
-  // of the record. It is cut where the fewest bytes are allocated. Takes linear time.
+  // the same request before it, as many frees as requests. The repetition has come at least twice and fills
+  // at least half of the record. The begin of the repetition is where the fewest bytes are allocated. Takes
+  // linear time.
   std::optional<RecordedPeriod> period() const;
 
  private:

@@ -30,12 +30,12 @@ class Region {
     return {space_.begin + offset, space_.begin + offset + bytes};
   }
 
-  // Work of other lanes than `lane` that may still use the place.
+  // Returns the tags of work on other lanes than `lane` that may still use the place.
   Tags waits(Interval place, const LaneClock& lane) const;
-  // Granules of the place that are not mapped.
+  // Returns the number of the place's granules that are not mapped.
   std::uint64_t missing(Interval place) const { return length_of(missing_runs(place)); }
-  // Granules have to move so that the place's come within `needed` bytes, and lanes may still be using some
-  // that would do.
+  // Returns true if mapped granules have to move for the place to stay within `needed` bytes, and lanes may
+  // still be using some that could move.
   bool awaits_granules(Interval place, Bytes needed) const;
   // Maps the place's missing granules. Memory is moved before more is taken: first idle granules beyond the
   // `needed` bytes of the plan (Plan::needed), then the pool's spare granules, then other idle ones, which
@@ -43,16 +43,16 @@ class Region {
   bool map_granules(Interval place, Bytes needed);
   // REQUIRES: the place is mapped, and its stream waits for `waits`.
   void take(Interval place);
-  // Others may have the place's bytes once `tags` have passed.
+  // Ends a block: others may have its place's bytes once `tags` have passed.
   void give(Interval place, Tags tags);
 
   // Unmaps spare granules of the pool that a plan which was made before, and is used again, will not take.
-  // `bytes` and `needed`: that plan's.
+  // `bytes` and `needed` are members of that plan.
   void make_way(Bytes bytes, Bytes needed);
 
   // Unmaps idle granules, `most` or a few more, since pieces go whole. Returns their number.
   std::uint64_t lend(std::uint64_t most) { return lend(most, {}); }
-  // Granules that `lend` would unmap.
+  // Returns how many granules `lend` could unmap.
   std::uint64_t lendable(std::uint64_t most) const { return length_of(recyclable(most, {})); }
 
   Bytes mapped_bytes() const { return mapped_.count() * granule_; }

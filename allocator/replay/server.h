@@ -47,7 +47,7 @@ class Server {
 
   explicit Server(const ServerOptions& options = {}) : options_(options) {}
 
-  // Once called, iterations are those that the caller begins; before, the server finds the period.
+  // Once this was called, the caller's calls mark the iterations; before that the server finds the period.
   void begin_iteration();
   // Every request, with bytes > 0, and every free go through here, also those of the caching path. REQUIRES:
   // a ticket is freed or cancelled once.
@@ -68,7 +68,8 @@ class Server {
   Bytes bytes() const { return bytes_; }
   // Plan::needed of the plan in use; 0 without one.
   Bytes needed_bytes() const { return is_planned_ ? plan().needed : 0; }
-  // The plan in use needs less memory at one time than its offsets span: granules move meanwhile.
+  // Returns true if the plan in use needs at one time less memory than its offsets span, so that granules
+  // move.
   bool moves_granules() const { return is_planned_ && plan().needed + options_.granule <= plan().bytes; }
   // Counters; the fields of memory are 0.
   const PlanStatistics& statistics() const { return statistics_; }
