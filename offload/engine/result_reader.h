@@ -39,7 +39,7 @@ class ResultReader {
     }
   }
 
-  Bytes copied_bytes() const { return copied_bytes_; }  // since the start or `forget`
+  Bytes copied_bytes() const { return copied_bytes_; }  // bytes copied since the start or `forget`
   void forget() { copied_bytes_ = 0; }
 
  private:

@@ -36,7 +36,8 @@ class StepEvents {
 
   Measurement measurement() const { return measurement_; }
   std::span<const Run> runs() const { return runs_; }
-  std::span<const InstructionId> collectives() const { return collectives_; }  // that the measurement takes
+  // Collectives that are measured.
+  std::span<const InstructionId> collectives() const { return collectives_; }
   // True if the instruction records its own event at its begin or end.
   bool records_begin(InstructionId id) const { return begin_of_[id] == id; }
   bool records_end(InstructionId id) const { return records_end_[id]; }
@@ -50,7 +51,8 @@ class StepEvents {
   Measurement measurement_;
   std::vector<Run> runs_;
   std::vector<InstructionId> collectives_;
-  std::vector<InstructionId> begin_of_;  // the instruction itself, the one whose end is its begin, or no_id
+  // By instruction: itself, the instruction whose end is its begin, or no_id.
+  std::vector<InstructionId> begin_of_;
   std::vector<bool> records_end_;
   std::array<std::vector<Event>, 2> begins_;
   std::array<std::vector<Event>, 2> ends_;

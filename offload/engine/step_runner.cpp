@@ -25,7 +25,8 @@ void StepRunner::enqueue_one(InstructionId id, Parity parity, bool step_before) 
   if (events_.records_begin(id)) device_.record(events_.begin(parity, id), lane);
   enqueue_work(id, parity);
   if (follower_ != nullptr) follower_->follow(id);
-  // Must come before the end event, or an instruction that waits for the bytes could meet the discard later.
+  // The discard must come before the end event, or an instruction that waits for the bytes could meet the
+  // discard later.
   for (const DeviceRange& range : bound_[id].ended) device_.discard(lane, range.address, range.bytes);
   if (events_.records_end(id)) device_.record(events_.end(parity, id), lane);
 }

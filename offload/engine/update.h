@@ -41,8 +41,8 @@ class Update {
   Device& device_;
   const Plan& plan_;
   Lanes& lanes_;
-  // Has no spare range: values from the device must go back there from other memory, or bytes that the device
-  // counts as undefined stay so.
+  // This staging has no spare range: a value read from the device must be written back from other memory, or
+  // bytes that the device counts as undefined stay undefined.
   Staging staging_;
   StepRunner& runner_;
   std::vector<BoundInstruction>& bound_;

@@ -355,10 +355,10 @@ class Planner::Parts {
   PolicyProblems policy_problems_;  // they also own the graph in whole blocks
   std::vector<std::unique_ptr<Graph>> joined_;
   std::vector<Problem> problems_;
-  std::size_t chosen_ = 0;  // so many of problems_, the first ones, have the options' replays
+  std::size_t chosen_ = 0;  // the first chosen_ of problems_ have the options' replays
   std::optional<Minimum> minimum_;
   std::optional<Cells> cells_;
-  std::map<Bytes, FewestHost> fewest_;  // by device memory, where a budget of host memory was too small
+  std::map<Bytes, FewestHost> fewest_;  // by device memory, for budgets of too little host memory
   std::optional<EmulatedPlans> emulated_;
   bool is_complete_ = true;
 };

@@ -43,21 +43,21 @@ class RecomputeTracker {
   // them.
   std::span<const std::uint32_t> compared_writes(InstructionId id) const;
   struct Comparison {
-    bool equal = true;  // also for a first launch, which has nothing to compare with
+    bool equal = true;  // results agree; true for a first launch, which has nothing to compare with
     std::uint64_t expected = 0;
   };
   Comparison compare(InstructionId id, std::uint32_t write, std::uint64_t hash);
 
  private:
   struct ReplayedOp {
-    std::vector<std::uint32_t> writes;    // indices into the op's
-    std::vector<std::uint64_t> expected;  // by write of the op
+    std::vector<std::uint32_t> writes;    // indices into the op's writes
+    std::vector<std::uint64_t> expected;  // expected hashes, one for each write of the op
   };
   class Walk;
 
   const Graph& graph_;
   const Plan& plan_;
-  std::vector<ReplayedOp> ops_;  // by op; empty where the plan does not replay it
+  std::vector<ReplayedOp> ops_;  // replayed ops; empty for an op that the plan does not replay
   InstructionId next_ = 0;
 };
 

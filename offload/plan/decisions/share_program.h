@@ -41,7 +41,7 @@ using ShareMemory = std::array<double, most_memory_rows>;
 struct ShareCost {
   ShareTimes front{}, back{};
   ShareMemory memory{};
-  double price = 0;  // in units of time, added to the time
+  double price = 0;  // a price in units of time, added to the seconds
   void add(const ShareCost& other, double times);
 };
 
@@ -58,7 +58,7 @@ std::vector<ShareDecision> with_alike_as_one(std::vector<ShareDecision> decision
 struct ShareProgram {
   ShareCost fixed;  // the cost of the step whatever is decided
   std::vector<ShareDecision> decisions;
-  std::vector<double> room;  // by memory row, at most most_memory_rows
+  std::vector<double> room;  // room of each memory row; at most most_memory_rows
 };
 
 struct ShareAnswer {
@@ -83,11 +83,11 @@ class ShareTable {
   ShareTable(const ShareCost& fixed, const std::vector<ShareDecision>& decisions, std::size_t memory_rows);
 
   struct Question {
-    std::vector<double> room;     // by memory row, in the question's unit
+    std::vector<double> room;     // room of each memory row, in the question's unit
     double second = 1, byte = 1;  // what one second and one byte of the costs are in the question's units
     double last_row_price = 0;    // added to the value for each unit of bytes in the last memory row
     std::optional<GivenShares> given{};
-    double tolerance = 1e-5;  // stops with the bound this close below the value, as a fraction of the value
+    double tolerance = 1e-5;  // the solver stops when the bound is this close below the value, as a fraction
   };
   ShareAnswer solve(const Question& question) const;
 
@@ -98,7 +98,7 @@ class ShareTable {
   ShareCost fixed_;
   std::size_t memory_rows_;
   std::vector<std::size_t> first_;  // by decision: its first option; last: the number of all options
-  std::vector<double> count_;       // by decision
+  std::vector<double> count_;       // count of each decision
   std::vector<ShareCost> options_;
   std::vector<std::vector<double>> by_row_;  // the same costs by row and option; the last row is the price
 };

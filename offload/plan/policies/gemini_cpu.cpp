@@ -29,7 +29,7 @@ namespace stowage {
 
 void add_gemini_cpu(PolicyProblems& problems, std::vector<PolicyMember>& members) {
   constexpr Bytes chunk_elements = Bytes{32} << 20U;
-  constexpr Bytes tiny = 16;  // parts of a chunk
+  constexpr Bytes tiny = 16;  // a bucket below 1/16 of a chunk is tiny
   const Problem& problem = problems.with_buckets(problems.share_bytes(chunk_elements));
   for (Activations activations : {Activations::checkpoint, Activations::keep}) {
     Choices choices = policy_choices(problem, activations, LoadChoice::each_op);

@@ -55,7 +55,7 @@ struct PolicyMember {
   Gathered gathered = Gathered::again;
   Choices choices;
   ExtraWaits waits;
-  std::uint32_t distance = 0;  // transfers that may go ahead of their use; 0: each between two ops
+  std::uint32_t distance = 0;  // transfers that may go ahead of their use; 0: each runs between two ops
 };
 
 // Problems of the graph in whole blocks, by bucket size. Keeps a reference to the machine, which must outlive

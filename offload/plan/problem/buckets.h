@@ -33,9 +33,9 @@ struct BucketOperand {
 };
 
 struct BucketLayout {
-  std::vector<Bucket> buckets;      // residency not yet decided
-  std::vector<BucketRole> roles;    // by bucket
-  std::vector<BucketId> bucket_of;  // by tensor
+  std::vector<Bucket> buckets;      // buckets whose residency is not yet decided
+  std::vector<BucketRole> roles;    // role of each bucket
+  std::vector<BucketId> bucket_of;  // bucket of each tensor
   // Indexed by bucket: for gradients and optimizer state, the bucket of their parameters; else no_id.
   std::vector<BucketId> parameters_of;
   std::vector<Bytes> state_bytes;    // by parameter bucket: bytes of its gradient and state buckets
@@ -50,10 +50,10 @@ struct BucketLayout {
   std::span<const BucketOperand> operands_of(OpId op) const {
     return {operands.data() + first_operand[op], first_operand[op + 1] - first_operand[op]};
   }
-  std::vector<std::size_t> first_operand;  // by op, and the end
-  std::vector<BucketOperand> operands;     // op by op
-  std::vector<LaneRole> lanes;             // by op (op_lanes)
-  bool has_peers = false;                  // an op is on the peer lane
+  std::vector<std::size_t> first_operand;  // first index in `operands`, by op, and the end
+  std::vector<BucketOperand> operands;     // operands of all ops, one op after another
+  std::vector<LaneRole> lanes;             // lane of each op (op_lanes)
+  bool has_peers = false;                  // some op is on the peer lane
 };
 
 struct BucketOptions {

@@ -47,8 +47,8 @@ class LaneSpeeds {
 // at most the time that passes. So a bound that adds the charges stays a bound. All are 0 if lanes do not
 // slow each other.
 struct LaneSharing {
-  double of_in = 0;                  // of a prefetch's time, charged to the offloads' lane
-  double of_out = 0;                 // of an offload's time, charged to the prefetches' lane
+  double of_in = 0;                  // part of a prefetch's time, charged to the offloads' lane
+  double of_out = 0;                 // part of an offload's time, charged to the prefetches' lane
   double host_seconds_per_byte = 0;  // for each byte of any copy, charged to the host lane
   // Fractions of the time in which bytes come from peers, charged to the prefetches', the offloads' and the
   // host's lane.

@@ -63,10 +63,10 @@ struct PlannerSettings {
   // Transfers and replays may take longer than predicted. Plans and choices are compared by their time plus a
   // price for each transfer, in latencies of the link (Link::latency_seconds of h2d), and for each second of
   // replayed ops. A device that computes with the host's own cores (Machine::compute_beside_copy below 1) has
-  // a price of its own for a transfer: threads wake when it begins and when it ends, which takes some 30 us
-  // of processor time that no rate of the machine covers. Twenty small models in half of their need
+  // a price of its own for a transfer: threads wake when a transfer begins and when it ends, which takes some
+  // 30 us of processor time that no rate of the machine covers. Twenty small models in half of their need
   // (bench/ranking) took about the same processor time with any price from 2 to 8 latencies, and a tenth more
-  // with 0.1. Their replays took no longer than predicted.
+  // with 0.1. Replays in these models took no longer than predicted.
   double transfer_risk = 0.1;
   double transfer_risk_on_cores = 3;
   double replay_price = 1e-3;
@@ -98,12 +98,13 @@ struct PlannerSettings {
   //   device memory needs no fewer.
   // - Cells with less than the largest host memory that fits: most_work ops. In the smallest device memory
   //   smallest_work times as many, since there a program's time says least of its roundings (docs/gaps.md).
-  //   Budgets up to fine_range times that size end with it, too, so that they have its plans.
+  // Searches for budgets up to fine_range times the smallest device memory end with that cell too, so that
+  // they have its plans.
   std::size_t most_work = 400'000;
   std::size_t smallest_work = 3;
   std::size_t patience = 6;
-  // Steps of very many ops: a cell is asked for no smaller room once most_cell_work ops have been scheduled
-  // for it, and no further cell once longest_work have been for all.
+  // Limits for steps of very many ops: a cell tries no smaller room once most_cell_work ops have been
+  // scheduled for it, and no further cell is searched once longest_work ops have been scheduled in all.
   std::size_t most_cell_work = 500'000;
   std::size_t longest_work = 1'500'000;
   // Most changes of one or two decisions that are tried in a cell, from each variant's best choices. A graph

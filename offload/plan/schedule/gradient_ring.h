@@ -33,11 +33,11 @@ inline constexpr Bytes ring_part = 8;
 struct GradientRing {
   struct Turn {
     Bytes offset = 0;
-    std::size_t slices = 0;  // the number that has bytes in the ring at a time; 0: the gradient leaves whole
+    std::size_t slices = 0;       // number of slices in the ring at a time; 0: the gradient leaves whole
     std::vector<BucketId> after;  // gradient buckets that were the previous owners of its bytes in this step
   };
   Bytes bytes = 0;
-  std::map<BucketId, Turn> turns;  // by gradient bucket in the ring
+  std::map<BucketId, Turn> turns;  // turns by gradient bucket in the ring
 };
 
 // Returns the ring of the draft's early updates; an empty one unless they are made for good

@@ -15,9 +15,9 @@ namespace stowage {
 
 // Seconds that ops and transfers take, without waiting.
 struct Durations {
-  std::vector<double> sequence;  // by position
-  std::vector<double> h2d;       // by bucket
-  std::vector<double> d2h;       // by bucket
+  std::vector<double> sequence;  // seconds of each position
+  std::vector<double> h2d;       // seconds to bring a bucket in
+  std::vector<double> d2h;       // seconds to take a bucket out
   // By bucket: when the host has its value, from the step's begin. Parameters that the host updates are ready
   // at the end of the update. A parameter that is cut is ready when its slices can come one behind the other
   // without waiting for updates. Every other bucket that comes in is ready at 0.

@@ -57,7 +57,7 @@ class Works {
   const Plan& plan_;
   const Machine& machine_;
   Clipping clipping_;
-  std::vector<InstructionId> speculations_;  // by op
+  std::vector<InstructionId> speculations_;  // the op's speculating instruction, by op
 };
 
 // Times the instructions in the plan's own order, as if no lane slowed another.

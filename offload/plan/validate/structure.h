@@ -10,7 +10,7 @@ namespace stowage::validation {
 // The place of each tensor, by tensor. Complete only if check_buckets found nothing.
 struct Places {
   std::vector<BucketId> bucket;
-  std::vector<Bytes> offset;  // inside the bucket
+  std::vector<Bytes> offset;  // offset inside the bucket
 };
 
 // Checks that every tensor is in exactly one bucket, inside its bytes; that aliases are at one place, slices

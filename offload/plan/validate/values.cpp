@@ -8,9 +8,9 @@ namespace stowage::validation {
 namespace {
 
 struct Value {
-  TensorId tensor = no_id;  // no_id: undefined bytes
+  TensorId tensor = no_id;  // no_id: the bytes are undefined
   std::uint32_t version = 0;
-  bool is_speculated = false;  // made by a speculated update, and not committed yet
+  bool is_speculated = false;  // a speculated update made the value, and its commit has not run yet
   OpId by = no_id;             // the op that made it on the host
 };
 
@@ -265,12 +265,12 @@ class Memory {
   const Places& places_;
   const Order& order_;
   Report& report_;
-  std::vector<Copy> host_;   // by bucket
-  std::vector<Copy> arena_;  // by lifetime
+  std::vector<Copy> host_;   // the host's copy of each bucket
+  std::vector<Copy> arena_;  // the device's copy of each lifetime
   std::vector<std::vector<LifetimeId>> neighbours_;
-  std::vector<std::vector<LifetimeId>> ending_;          // by instruction
-  std::vector<std::vector<LifetimeId>> stays_of_;        // by bucket: lifetimes without an end
-  std::vector<std::vector<InstructionId>> offloads_of_;  // by bucket
+  std::vector<std::vector<LifetimeId>> ending_;          // lifetimes that end behind each instruction
+  std::vector<std::vector<LifetimeId>> stays_of_;        // by bucket: its lifetimes without an end
+  std::vector<std::vector<InstructionId>> offloads_of_;  // offloads of each bucket
   std::vector<std::vector<InstructionId>> makers_of_;  // by tensor: instructions on the device that write it
   std::vector<std::vector<TensorId>> pieces_;          // by tensor: its slices, or itself
   std::uint32_t step_ = 0;
