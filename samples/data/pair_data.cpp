@@ -151,7 +151,7 @@ class PairSource::Sample {
 
   const PairSource& source_;
   const Documents& documents_;
-  std::size_t place_;  // in the batch
+  std::size_t place_;  // number of the sample in the batch
   std::size_t room_;
   Draws draws_;
   std::vector<std::int32_t> first_, second_;

@@ -13,7 +13,7 @@ namespace stowage::samples {
 struct SpecialIds {
   std::int32_t classification = 0, separator = 0, padding = 0, mask = 0;
   std::int32_t vocabulary = 0;        // all ids are below it
-  std::vector<MissingToken> missing;  // those behind the tokenizer's vocabulary
+  std::vector<MissingToken> missing;  // tokens with ids behind the tokenizer's vocabulary
   friend bool operator==(const SpecialIds&, const SpecialIds&) = default;
 };
 SpecialIds special_ids(const Tokenizer& tokenizer);

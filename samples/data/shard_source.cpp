@@ -11,7 +11,7 @@
 namespace stowage::samples {
 namespace {
 
-constexpr std::int64_t looked_at = 4096;  // tokens at either end of a shard
+constexpr std::int64_t looked_at = 4096;  // number of tokens checked at either end of a shard
 
 }  // namespace
 

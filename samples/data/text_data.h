@@ -52,8 +52,8 @@ double bigram_entropy(std::string_view text);
 
 // Rows of one sample after another; targets[i] is the byte after tokens[i].
 struct Batch {
-  std::vector<std::int32_t> tokens;   // [batch * sequence]
-  std::vector<std::int32_t> targets;  // [batch * sequence]
+  std::vector<std::int32_t> tokens;   // shape [batch * sequence]
+  std::vector<std::int32_t> targets;  // shape [batch * sequence]
 };
 
 // A source of batches of samples. Safe to share between threads.
@@ -97,7 +97,7 @@ class BatchSource : public TokenSource {
     return text_.empty() ? tokens_[place] : static_cast<unsigned char>(text_[place]);
   }
 
-  std::string_view text_;  // one of the two
+  std::string_view text_;  // bytes to draw from; if empty, `tokens_` are drawn from
   std::span<const std::int32_t> tokens_;
   std::uint64_t size_ = 0;
   std::int64_t batch_;

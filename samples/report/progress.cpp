@@ -10,8 +10,8 @@
 namespace stowage::samples {
 namespace {
 
-constexpr double refresh_seconds = 0.2;  // of a terminal's line
-constexpr double line_seconds = 10;      // between lasting lines
+constexpr double refresh_seconds = 0.2;  // seconds between rewrites of a terminal's line
+constexpr double line_seconds = 10;      // seconds between lasting lines
 constexpr std::uint64_t lines_per_run = 10;
 
 }  // namespace

@@ -22,7 +22,7 @@ struct RankRow {
   Bytes d2h_bytes = 0;
   Bytes peer_bytes = 0;
   double collective_seconds = 0;  // StepReport::collective_seconds
-  double waiting_seconds = 0;     // of these, for other ranks: see set_waiting
+  double waiting_seconds = 0;     // part of these seconds spent waiting for other ranks: see set_waiting
 };
 
 RankRow row_of(std::uint64_t rank, const Setup& setup, const RunStatistics& run);

@@ -16,7 +16,7 @@ namespace stowage::samples {
 struct Calibration {
   Machine machine;
   FittedRates fitted;
-  OpProfile profile;  // of the ops on the compute lane
+  OpProfile profile;  // times of ops on the compute lane
 };
 
 // The end of a refusal to measure: how to do without.

@@ -24,8 +24,8 @@ namespace {
 
 constexpr const char* steps_field = "training.steps";
 constexpr const char* head_tokens_field = "model.head_tokens";
-constexpr const char* first_head_tokens = "2048";         // of checkpoints that do not say
-constexpr const char* method_field = "device.attention";  // not of runs without a card
+constexpr const char* first_head_tokens = "2048";         // value of checkpoints without this field
+constexpr const char* method_field = "device.attention";  // absent in runs without a card
 constexpr const char* groups_field = "model.gradient_groups";
 
 // A field that a resumed run may change; all but --steps only if the flag is given, so that a forgotten flag
@@ -220,7 +220,8 @@ void RunCheckpoints::keep_head_tokens() {
 
 // Requires of a run without steps only that the model computes the same, and has not seen what is evaluated.
 void RunCheckpoints::keep_training(std::map<std::string, std::string>& wanted) {
-  options_.moments = moments_in(start_->state(), start_->folder());  // of the graph that the checkpoint is of
+  // The checkpoint's graph has these moments.
+  options_.moments = moments_in(start_->state(), start_->folder());
   static const std::set<std::string> computed = {"model.kind",     "model.type",    "model.layers",
                                                  "model.width",    "model.heads",   "model.vocabulary",
                                                  "model.sequence", "model.epsilon", "model.padded_vocabulary",

@@ -46,7 +46,8 @@ class RunCheckpoints {
   void take_graph(const Graph& graph);
 
   bool resumes() const { return start_.has_value(); }
-  std::string start() const { return resumes() ? start_->folder() : ""; }  // the checkpoint's path
+  // Path of the checkpoint to resume from.
+  std::string start() const { return resumes() ? start_->folder() : ""; }
   std::uint64_t first_step() const { return resumes() ? start_->state().step : 0; }
   // The loss scale of the first step in fp16: the checkpoint's, or --loss-scale. Other types have none.
   std::optional<LossScale> first_loss_scale() const;
@@ -90,15 +91,15 @@ class RunCheckpoints {
   std::optional<CheckpointFolder> folder_;
   std::optional<Checkpoint> start_;
   std::string notes_;
-  std::optional<CheckpointSaver> saver_;  // behind the folder that it writes to
+  std::optional<CheckpointSaver> saver_;  // declared behind the folder that it writes to
   std::uint64_t saved_ = 0;               // the step of the newest checkpoint that was begun
   std::optional<LossScale> loss_scale_;
-  std::optional<double> best_;  // the least loss so far
-  std::optional<double> loss_;  // behind step `evaluated_`
+  std::optional<double> best_;  // least evaluation loss so far
+  std::optional<double> loss_;  // evaluation loss behind step `evaluated_`
   std::uint64_t evaluated_ = 0;
-  bool is_best_ = false;  // that one, until its checkpoint is begun
+  bool is_best_ = false;  // `loss_` is the least so far, until its checkpoint is begun
   bool failed_ = false;
-  std::string before_;  // methods of the checkpoint to go on from, until they were compared
+  std::string before_;  // attention methods of the checkpoint that is resumed, until they were compared
   OnAbandon undo_{[this] {
     if (folder_) folder_->remove_unused();
   }};

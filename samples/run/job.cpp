@@ -24,7 +24,7 @@ constexpr std::chrono::seconds first_line{10}, between_lines{60};
 
 constexpr int failed_code = 1;
 constexpr int wrong_code = 2;
-constexpr std::chrono::seconds silence{5};  // until the user reads that the others are waited for
+constexpr std::chrono::seconds silence{5};  // time until the user is told that ranks are waited for
 
 // Swallows errors of clean-up after this rank has failed.
 void quietly(const std::function<void()>& action) noexcept {
@@ -145,7 +145,7 @@ void Job::together(const std::function<void()>& work) {
       first_code = of_rank;
     }
   } catch (const CommunicatorError&) {
-    if (failure) std::rethrow_exception(failure);  // it caused the CommunicatorError
+    if (failure) std::rethrow_exception(failure);  // the failure caused the CommunicatorError
     throw;
   }
   if (first == size()) return;

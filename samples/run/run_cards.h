@@ -16,9 +16,9 @@
 namespace stowage::samples {
 
 struct RunCards {
-  BackendChoice choice;                       // of the same backend on all ranks
-  std::vector<std::unique_ptr<Device>> here;  // none where devices are simulated
-  std::vector<MemoryInfo> elsewhere;          // of the other processes' cards, when they were opened
+  BackendChoice choice;                       // the same backend on all ranks
+  std::vector<std::unique_ptr<Device>> here;  // cards of this process; empty if devices are simulated
+  std::vector<MemoryInfo> elsewhere;          // memory of the other processes' cards when these were opened
   std::int64_t on_machine = 1;  // cards of all ranks on this machine, which share its memory and cores
 };
 
@@ -34,8 +34,8 @@ int card_of_process(const std::string& who, int nth, int first, std::size_t seen
 
 // A rank's report on its card to the others.
 struct CardReport {
-  std::array<char, 256> name{};  // as DeviceInfo's
-  std::array<char, 64> uuid{};   // empty: not known
+  std::array<char, 256> name{};  // DeviceInfo's member of this name
+  std::array<char, 64> uuid{};   // empty: the id is not known
   MemoryInfo memory;
 };
 // Throws InvalidInput, in the name of `who`, if two of the cards, in rank order, are one card or of

@@ -16,11 +16,11 @@ namespace stowage::samples {
 
 // Bytes of the host, without at most 4 MiB for transfers outside of steps, and the program's own heap.
 struct HostNeed {
-  Bytes buckets = 0;  // of the plan
-  Bytes pinned = 0;   // of them
-  Bytes undo = 0;     // records of early updates
-  Bytes copy = 0;     // that checkpoints are written from
-  Bytes device = 0;   // simulated devices' own memory
+  Bytes buckets = 0;  // bytes of the plan's buckets
+  Bytes pinned = 0;   // part of `buckets` that is page-locked
+  Bytes undo = 0;     // undo records of early updates
+  Bytes copy = 0;     // copy of the state that checkpoints are written from
+  Bytes device = 0;   // memory of simulated devices themselves
   Bytes total() const { return buckets + undo + copy + device; }
 };
 // Returns the need of all `devices` on this machine. `graph` has whole parameters; `plan` is that of
@@ -33,8 +33,8 @@ void require_host_memory(const HostNeed& need, std::span<const HostLimit> limits
 
 // Bytes that an output of the run takes at most at any time, beside what lies on its disk already.
 struct DiskNeed {
-  std::string output;  // "--checkpoint run: 4 checkpoints of 1.30 GiB"
-  std::string folder;  // that it is written in
+  std::string output;  // such as "--checkpoint run: 4 checkpoints of 1.30 GiB"
+  std::string folder;  // folder that the output is written in
   Bytes bytes = 0;
 };
 // Returns the needs of checkpoints, --weights and --export; logs, reports and traces are small. `first_step`:

@@ -191,7 +191,7 @@ double Trainer::pinning_seconds() const {
 
 // Before the step's checkpoint, so that a run which goes on from that lacks no evaluation in its log.
 void Trainer::evaluate(StepLog& log, Progress& progress) {
-  engine_.drain();  // what a step still has to do is its own time
+  engine_.drain();  // time of running steps must not count as the evaluation's
   engine_.on_first([&] { evaluate_here(log, progress); });
 }
 

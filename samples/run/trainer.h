@@ -26,8 +26,8 @@ namespace stowage::samples {
 
 // The model of a run, as its ranks see it.
 struct Model {
-  BuiltModel built;          // of `graph`
-  Graph graph;               // whole parameters
+  BuiltModel built;          // loss and inputs of `graph`
+  Graph graph;               // graph with whole parameters
   std::vector<Graph> ranks;  // one for each device of this process, if the run has several
   Graph& planned() { return ranks.empty() ? graph : ranks.front(); }
 };
@@ -45,7 +45,8 @@ void print(const std::string& text);
 // The devices of this process.
 struct Devices {
   std::vector<std::unique_ptr<Device>> all;
-  std::unique_ptr<Communicator> communicator;  // of the one, where others are in other processes
+  // Communicator of the one device, if other processes have ranks.
+  std::unique_ptr<Communicator> communicator;
 };
 
 // The ranks of a job make all calls together. Arguments must outlive it.
@@ -87,14 +88,14 @@ class Trainer {
   RunCheckpoints& checkpoints_;
   Failures& failures_;
   Job& job_;
-  bool logs_ = true;  // until that fails
+  bool logs_ = true;  // false once a write of the log has failed
   const bool trains_nothing_;
-  std::optional<LossScale> loss_scale_;  // of the next step, in fp16
+  std::optional<LossScale> loss_scale_;  // loss scale of the next step, in fp16
   const Devices& devices_;
   EngineGroup engine_;
   const Bytes unpinned_bytes_;
   RunStatistics statistics_;
-  std::vector<RunStatistics> of_ranks_;  // of this process
+  std::vector<RunStatistics> of_ranks_;  // statistics of this process's ranks
   std::vector<RankRow> rank_rows_;
   RunRecorder recorder_;
 };

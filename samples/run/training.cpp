@@ -48,7 +48,7 @@ Plan plan_step(Model& model, const Options& options, Setup& setup) {
   Answer answer = planner.answer(budget_beside_copy(options, model.graph));
   if (const auto* infeasible = std::get_if<Infeasible>(&answer.outcome)) {
     Infeasible of_all = *infeasible;
-    if (of_all.host) {  // --host-memory is for all devices and for the copy
+    if (of_all.host) {  // --host-memory covers all devices and the copy
       of_all.budget = options.budget.host;
       of_all.minimum =
           of_all.minimum * static_cast<Bytes>(options.devices) + copy_bytes(options, model.graph);
@@ -64,7 +64,7 @@ Plan plan_step(Model& model, const Options& options, Setup& setup) {
 // --epochs as steps.
 void count_epochs(Options& options, const Task& task) {
   if (!options.epochs) return;
-  constexpr double most = 1ULL << 40U;  // as --steps
+  constexpr double most = 1ULL << 40U;  // limit of --steps
   const auto samples = static_cast<double>(task.samples());
   const double steps = std::ceil(*options.epochs * samples / static_cast<double>(options.model.batch));
   if (steps > most)
@@ -304,7 +304,7 @@ int train_on(Devices& devices, Beginning& run, const Options& options, Setup& se
   if (job.leads() && trainer->statistics().steps() > 0)
     print('\n' + summary(setup, trainer->statistics()) + describe(trainer->rank_rows()));
   write_results(run, options, setup, *trainer, failures);
-  const bool stopped = job.stops();  // behind which no rank needs another any more
+  const bool stopped = job.stops();  // no rank needs another one after this
   if (stopped)
     print(fmt::format("\nstopped by {}; what was asked for is written as of the last finished step\n",
                       interrupted_by()));
@@ -320,7 +320,8 @@ int train(const Options& given, Job& job) {
   set_parallel_threads(options.threads);
   watch_interrupts();
   Beginning run;
-  const OnAbandon undo([&] { run.outputs.reset(); });  // no work that is shown as under way uses them
+  // Running work that the user sees does not touch the outputs.
+  const OnAbandon undo([&] { run.outputs.reset(); });
   begin(run, options, job);
 
   Setup setup;
@@ -349,7 +350,7 @@ int train(const Options& given, Job& job) {
   Devices devices;
   job.together([&] {
     Options here = options;
-    if (!job.leads()) here.checkpoint_folder.clear();  // whose copy is the leader's
+    if (!job.leads()) here.checkpoint_folder.clear();  // the leader alone has the copy for checkpoints
     require_host_room(here, run.model.graph, plan, prepared, job);
     if (job.leads()) warn_of_disks(options, run.model.graph, run.checkpoints->first_step());
   });

@@ -52,7 +52,7 @@ BuiltModel build_bert(GraphBuilder& builder, const GptConfig& sizes) {
           {{model.tokens, tokens},
            {model.targets, tokens},
            {model.token_types, segments},
-           {model.seen, 2, 1},  // all, for a batch that is made up: padding stands at the end alone
+           {model.seen, 2, 1},  // a made-up batch has every token seen: only padding at the end is not
            {model.next_sentence, segments}}};
 }
 

@@ -52,7 +52,7 @@ class BertTask : public Task {
   std::unique_ptr<Tokenizer> tokenizer_;
   SpecialIds ids_;
   Pairs training_, evaluation_;
-  double entropy_ = 0;  // of the training text's tokens
+  double entropy_ = 0;  // entropy of the training text's tokens
   PairBatch batch_;
 };
 

@@ -101,8 +101,8 @@ bool is_shown(std::string_view bytes) {
   const unsigned char first = byte(0);
   if (bytes.size() == 1) return (first >= 0x20 && first < 0x7f) || first == '\n' || first == '\t';
   const unsigned char second = byte(1);
-  if (first == 0xc2) return second >= 0xa0;  // no C1 controls
-  if (first == 0xe0) return second >= 0xa0;  // the rest: no longer forms than needed, no surrogates
+  if (first == 0xc2) return second >= 0xa0;  // C1 control characters are refused
+  if (first == 0xe0) return second >= 0xa0;  // from here on, overlong forms and surrogates are refused
   if (first == 0xed) return second < 0xa0;
   if (first == 0xf0) return second >= 0x90;
   return first != 0xf4 || second < 0x90;

@@ -148,7 +148,7 @@ ModelDescription GptTask::description() const {
 }
 
 std::map<std::string, std::string> GptTask::files() const {
-  if (shards_ && by_bytes()) return {};  // of whichever tokenizer made the shards
+  if (shards_ && by_bytes()) return {};  // any tokenizer may have made the shards
   return tokenizer_files(*tokenizer_, {}, positions_of(options_), Framing::none);
 }
 

@@ -30,7 +30,7 @@ struct ModelInput {
 
 struct BuiltModel {
   Value loss;
-  std::vector<ModelInput> inputs;  // in the order in which Task::inputs gives them
+  std::vector<ModelInput> inputs;  // in the same order as in Task::inputs
 };
 
 // Builds a task's model with these sizes.
@@ -38,24 +38,24 @@ using BuildModel = std::function<BuiltModel(GraphBuilder&, const GptConfig& size
 
 // A figure that the loss is held against.
 struct Yardstick {
-  std::string name;  // "byte-bigram entropy"
+  std::string name;  // name such as "byte-bigram entropy"
   double nats = 0;
-  std::string below, above;  // what it means where the loss is below, and where it is not
+  std::string below, above;  // meaning of a loss below the figure, and of one that is not
 };
 
 // A description of the data for people.
 struct DataDescription {
-  std::string text;            // "kjv.txt: 4,404,412 bytes, …"
-  std::string unit = "bytes";  // that sequences are counted in
+  std::string text;            // such as "kjv.txt: 4,404,412 bytes, …"
+  std::string unit = "bytes";  // unit in which sequences are counted
   std::optional<Yardstick> yardstick;
-  std::string loss_of;  // what the loss is the sum of, where it has parts
+  std::string loss_of;  // parts that the loss is the sum of, if there are several
 };
 
 // Measurements on data that is not trained on.
 struct Evaluation {
-  std::string text;                                    // for people, one line
-  std::vector<std::pair<std::string, double>> values;  // for the log
-  double loss = 0;                                     // by which models are compared
+  std::string text;                                    // one line for people
+  std::vector<std::pair<std::string, double>> values;  // names and values for the log
+  double loss = 0;                                     // the figure by which models are compared
 };
 
 // A parameter's value by its name, in f32.

@@ -55,7 +55,7 @@ class ModelProbe {
  private:
   void add(ProbedStep probe) {
     StepProbe run(device_, std::move(probe.graph), probe.inputs, how_);
-    run.step();  // libraries compile their kernels, pages are touched
+    run.step();  // first step: libraries compile their kernels, pages are touched
     add_ops(run.graph(), run.steps(options_.least_steps, for_seconds(options_.seconds)), profile_);
   }
 

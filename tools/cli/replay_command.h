@@ -17,7 +17,7 @@ struct ReplayCommand {
   std::string file;            // lifetimes as parse_buffers takes them, a history (docs/history.md) or a
                                // record of `stowage run`
   std::string policy = "all";  // one of replay_policies(), or "all"
-  Bytes limit = unlimited;     // of the device
+  Bytes limit = unlimited;     // memory limit of the device
   bool json = false;
   std::function<void(const std::string&)> progress = [](const std::string&) {};
 };
@@ -35,7 +35,7 @@ int run_replay_command(const ReplayCommand& command, std::string& output);
 // The command line before it is parsed. Must outlive the parsing.
 struct RawReplayOptions {
   ReplayCommand command;
-  std::string limit;  // "": not given
+  std::string limit;  // "": the option is not given
 };
 
 CLI::App* add_replay(CLI::App& app, RawReplayOptions& raw);

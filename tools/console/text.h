@@ -42,7 +42,7 @@ Bytes parse_limit(const std::string& text);
 // fast as memory. Throws InvalidInput that quotes `text`.
 Link parse_link(const std::string& text);
 
-// A label column, then text.
+// Lines with a column of labels, then text.
 class Lines {
  public:
   template <class... Arguments>

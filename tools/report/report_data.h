@@ -10,7 +10,7 @@
 namespace stowage::report {
 
 // The files of tools/report/page, as CMake embeds them.
-extern const std::string_view page_html;  // with {{slots}} for what plan_report fills in
+extern const std::string_view page_html;  // the page, with {{slots}} that plan_report fills in
 extern const std::string_view page_style;
 extern const std::string_view page_script;  // all of the page's scripts, in order
 

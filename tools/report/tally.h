@@ -1,4 +1,4 @@
-// Counts of what a plan keeps where.
+// Counts, by place and kind, of the tensors and buckets of a plan.
 #pragma once
 
 #include <cstdint>
@@ -18,9 +18,9 @@ struct PlanTally {
   Tally optimizer_host, optimizer_device;  // buckets of optimizer state
   Tally kept, recomputed, offloaded;       // tensors that backward needs from forward
   Tally speculated;                        // updates before the gate, with the bytes of their undo records
-  std::uint64_t host_updates = 0;          // all on the host
-  std::uint64_t in_backward = 0;           // of them before the gate, for good
-  Bytes ring = 0;                          // the gradient ring
+  std::uint64_t host_updates = 0;          // number of updates on the host
+  std::uint64_t in_backward = 0;           // number of host updates made before the gate, for good
+  Bytes ring = 0;                          // bytes of the gradient ring
 };
 PlanTally tally(const Graph& graph, const Plan& plan);
 
@@ -28,7 +28,7 @@ PlanTally tally(const Graph& graph, const Plan& plan);
 struct HostTally {
   Bytes weights = 0;  // parameters, and the state that makes master weights of them
   Bytes moments = 0, gradients = 0, undo = 0, inputs = 0;
-  Bytes activations = 0;  // with the parts of the norm
+  Bytes activations = 0;  // activations and the parts of the norm
   Bytes total() const { return weights + moments + gradients + undo + activations + inputs; }
 };
 HostTally host_tally(const Graph& graph, const Plan& plan);
@@ -43,7 +43,7 @@ std::string updates_text(const PlanTally& tally);
 // "4 (12.50 MiB)"
 std::string text(const Tally& tally);
 
-// Elements of all parameters: of one rank of several, those that it gathers from all.
+// Elements of all parameters; on one of several ranks, elements of the whole parameters that it gathers.
 struct ParameterCount {
   std::uint64_t all = 0, trained = 0;
 };
