@@ -17,7 +17,7 @@ void require_curve(const std::vector<CurvePoint>& curve);
 // Throws InvalidInput unless the timeline's times are finite and not absurd.
 void require_times(const Timeline& timeline);
 
-// Returns the number of instructions on the compute lane: launches and recomputes.
+// Returns the number of the plan's positions: its instructions on the compute and peer lanes.
 Position positions_of(const Plan& plan);
 
 // Throws InvalidInput for a column whose steps or values are not in order, or not finite, or do not follow
