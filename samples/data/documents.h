@@ -29,8 +29,8 @@ class Documents {
   std::span<const std::int32_t> sentence(std::size_t index) const {
     return std::span(tokens_).subspan(sentences_[index], sentences_[index + 1] - sentences_[index]);
   }
-  // Return the document that a sentence is in, and the first sentence of a document; for the document behind
-  // the last that is `sentences()`.
+  // Return the document that a sentence is in, and the first sentence of a document (`sentences()` for the
+  // document behind the last).
   std::size_t document_of(std::size_t sentence) const;
   std::size_t first_of(std::size_t document) const { return documents_[document]; }
 
@@ -40,7 +40,7 @@ class Documents {
   std::vector<std::size_t> documents_;  // index of each document's first sentence, and the end
 };
 
-// H(token) in nats, from the counts: what guessing without any context can reach at best. 0 for no tokens.
+// Returns H(token) in nats, from the counts: the least loss of guessing without any context. 0 for no tokens.
 double unigram_entropy(std::span<const std::int32_t> tokens);
 
 }  // namespace stowage::samples

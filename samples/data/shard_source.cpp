@@ -28,7 +28,7 @@ ShardSource::ShardSource(const std::string& flag, const std::string& place, cons
       sampling_(sampling),
       shards_(with_prefix(flag + ' ', [&] { return TokenShards({place}, sampling); })),
       batch_(static_cast<std::uint64_t>(batch)) {
-  // Another tokenizer's tokens show at once.
+  // Tokens of another tokenizer are found at once by this check.
   static_cast<void>(fingerprint());
 }
 

@@ -35,7 +35,7 @@ struct Options {
   Descent descent = Descent::cosine;
   double final_share = 0.1;  // share of the learning rate that the last step has
   DecayedParameters decayed = DecayedParameters::matrices;
-  // AdamW's, as the model's reference has them: of a BERT see default_options.
+  // AdamW's constants, as the model's reference has them; for a BERT see default_options.
   double beta1 = AdamW{}.beta1, beta2 = AdamW{}.beta2, epsilon = AdamW{}.epsilon;
   double clip = 1.0;
   Moments moments = Moments::f32;
@@ -114,7 +114,7 @@ inline std::int64_t positions_of(const Options& options) {
 // "train_gpt" or "train_bert".
 const char* program_name(ModelKind kind);
 
-// A BERT with these sizes and its pre-training heads.
+// Returns `sizes` as those of a BERT with its pre-training heads.
 BertConfig bert_sizes(const GptConfig& sizes);
 
 // Thrown for a number of devices or processes that train no model together.

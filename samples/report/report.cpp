@@ -57,7 +57,7 @@ void add_plan_lines(Lines& lines, const Setup& setup) {
             format_bytes(plan.d2h_bytes));
 }
 
-// Under a prediction.
+// Adds, under a prediction, the machine that it is for, if the run is on another one.
 void add_planned_for(Lines& lines, const Setup& setup) {
   if (!setup.planned_for.empty())
     lines.add("  for", "{}; this run is not on that machine, its times will differ", setup.planned_for);

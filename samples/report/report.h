@@ -16,7 +16,7 @@
 
 namespace stowage::samples {
 
-// Wall seconds of what comes before the first step.
+// Wall seconds of the stages before the first step.
 struct StartSeconds {
   double device = 0;  // seconds to open the device, and to calibrate if there is no machine file
   double plan = 0;
@@ -49,7 +49,7 @@ struct Setup {
 
 std::string setup_table(const Setup& setup);
 
-// Gathers what the summary says.
+// Gathers the numbers of the summary.
 class RunStatistics {
  public:
   void add(const StepReport& report);
@@ -97,13 +97,13 @@ class RunStatistics {
   AttentionUse attention_;
 };
 
-// The methods that computed attention, "cudnn+own"; empty where none did. Bits depend on them.
+// The methods that computed attention, "cudnn+own"; empty if none did. Bits depend on them.
 std::string attention_methods(const AttentionUse& use);
 
 std::string summary(const Setup& setup, const RunStatistics& run);
 
-// Returns a sentence for values that are not finite, with what to do. `finding`: what was found;
-// `checkpoint`: to go back to, empty: there is none.
+// Returns a sentence for values that are not finite, with what to do. `finding`: the value and its place;
+// `checkpoint`: path of the checkpoint to go back to, empty: there is none.
 std::string divergence_message(const std::string& finding, const Options& options,
                                const std::string& checkpoint);
 std::string divergence_message(const NonFinite::Finding& finding, const Options& options,
@@ -119,7 +119,8 @@ struct Unpinned {
 };
 Unpinned unpinned_of(const Plan& plan, std::span<const BucketId> buckets);
 
-// Returns lines that say how much it is, what it costs and how to avoid it; empty if all is page-locked.
+// Returns lines that say how much memory is not page-locked, what that costs and how to avoid it; empty if
+// all is page-locked.
 std::string unpinned_note(const Plan& plan, const Machine& machine, std::span<const BucketId> buckets);
 
 }  // namespace stowage::samples

@@ -15,8 +15,8 @@
 
 namespace stowage::samples {
 
-// Values by rising step. Columns are of the same number of steps, which doubles whenever there would be more
-// of them than `most_columns`: then two at a time become one.
+// Values by rising step. All columns cover the same number of steps, which doubles whenever there would be
+// more of them than `most_columns`: then two at a time become one.
 class ColumnLine {
  public:
   static constexpr std::size_t most_columns = 512;
@@ -52,7 +52,7 @@ class RunRecorder {
   void add_before(std::uint64_t steps, std::string_view log);
   // Sets a row for each device of a run that has several.
   void set_rows(const std::vector<RankRow>& rows) { rows_ = rows; }
-  // Set why the run ended before its last step: as it was asked to, or as it failed.
+  // Set why the run ended before its last step: it was asked to stop, or it failed.
   void stop(std::string why) { stopped_ = std::move(why); }
   void fail(std::string why) { failure_ = std::move(why); }
 

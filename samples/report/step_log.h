@@ -54,7 +54,7 @@ std::string to_csv_line(const EvaluationRecord& record, bool scaled = false);
 // the model that a run began with may come first.
 std::uint64_t kept_bytes(std::string_view log, std::uint64_t completed);
 
-// Same for CSV; a leading `header` line belongs to the prefix, and without it the prefix is empty.
+// Does the same for CSV; a leading `header` line belongs to the prefix, and without it the prefix is empty.
 std::uint64_t kept_bytes_of_csv(std::string_view log, std::uint64_t completed, std::string_view header);
 // Returns rows with their header as lines of JSON that say the same, as far as they have values.
 std::string json_lines_of_csv(std::string_view log, const std::vector<std::string>& measures,

@@ -19,7 +19,7 @@ constexpr Bytes bytes_of_element = 16;   // bytes of one element of the measured
 constexpr Bytes for_libraries = 32_MiB;  // kernels that libraries compile, and stacks of threads
 
 // Returns `share` of as much of the model as runs in some hundred milliseconds: the whole batch before more
-// layers, so that caches hold and miss what they would of the model.
+// layers, so that caches hit and miss as with the whole model.
 GptConfig probe(const GptConfig& model, double share) {
   const auto widest = static_cast<std::int64_t>(1024 * std::sqrt(share));
   const double most_parameters = 16e6 * share, flops_per_round = 3e10 * share;
@@ -56,7 +56,7 @@ std::vector<ProbeInput> inputs_of(const BuiltModel& model) {
   return inputs;
 }
 
-// The step and the update that are measured, within the host's room.
+// The model's step and the host update to measure, sized for the host's room.
 struct Probe {
   ProbedStep step;
   std::int64_t elements = share_elements;  // elements of the update on the host

@@ -218,7 +218,8 @@ void RunCheckpoints::keep_head_tokens() {
   configuration_[head_tokens_field] = text;
 }
 
-// Requires of a run without steps only that the model computes the same, and has not seen what is evaluated.
+// Requires of a run without steps only that the model computes the same and was not trained on the evaluation
+// data.
 void RunCheckpoints::keep_training(std::map<std::string, std::string>& wanted) {
   // The checkpoint's graph has these moments.
   options_.moments = moments_in(start_->state(), start_->folder());
@@ -263,7 +264,7 @@ void RunCheckpoints::take_graph(const Graph& graph) {
   if (start_) with_flag("--resume", [&] { start_->require_graph(graph); });
 }
 
-// Changes are the user's choice; the run follows the flags from here on.
+// Changed flags are the user's choice; the run follows them from here on.
 void RunCheckpoints::allow_changes(std::map<std::string, std::string>& wanted) {
   const auto& stored = start_->state().configuration;
   for (const Changeable& each : changeable) {
@@ -271,7 +272,7 @@ void RunCheckpoints::allow_changes(std::map<std::string, std::string>& wanted) {
     const bool allowed = std::string_view(each.flag) == "--steps" || options_.changed.contains(each.flag);
     if (found != stored.end() && allowed) wanted[each.field] = found->second;
   }
-  // This run's method shows in its first step.
+  // The attention method of this run is known after its first step.
   if (const auto found = stored.find(method_field); found != stored.end())
     wanted[method_field] = before_ = found->second;
 }

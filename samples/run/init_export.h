@@ -1,4 +1,4 @@
-// --init and --export: a model from files of Hugging Face, and as such files.
+// --init and --export: reads a model from files in Hugging Face's format, and writes such files.
 #pragma once
 
 #include <memory>

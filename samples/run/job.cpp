@@ -77,7 +77,7 @@ void WaitingLines::report(const Waiting& waiting, int rank) {
     say_of_ranks(fmt::format("waiting for rank {} since {:.0f} s", fmt::join(waiting.missing, ", "),
                              std::chrono::duration<double>(waiting.time).count()));
   if (waiting.standing.empty()) return;
-  // If rank 0 itself stands still, rank 1 says so.
+  // If rank 0 itself stands still, rank 1 prints the line.
   if (rank == 0 || (rank == 1 && waiting.standing.front() == 0))
     say_of_ranks(fmt::format("the process of rank {} stands still", fmt::join(waiting.standing, ", ")));
 }

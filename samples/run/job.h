@@ -1,6 +1,6 @@
 // Job: the processes that train one model together, each of them a rank with one device. Rank 0 leads: it
-// alone prints, plans and writes files. A program that no launcher has started is a job of one, which loads
-// no MPI.
+// alone prints, plans and writes files. A program that no launcher has started is a job of one process, which
+// loads no MPI.
 //
 // Calls that say `together` are made by all ranks, in the same order. A rank that fails elsewhere tells the
 // others (`fail`), and a rank that dies is found out. After that each such call throws CommunicatorError,
@@ -27,8 +27,8 @@ namespace stowage::samples {
 // For ChannelOptions::waits.
 class WaitingLines {
  public:
-  // Says for whom `rank` waits after ten seconds and each minute, and at once who stands still. A
-  // rank that works is waited for without end. If a rank stands still and the user asks to stop,
+  // Prints for which ranks `rank` waits, after ten seconds and each minute; prints at once which ranks stand
+  // still. A rank that works is waited for without end. If a rank stands still and the user asks to stop,
   // throws CommunicatorError.
   void report(const Waiting& waiting, int rank);
 

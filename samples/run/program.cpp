@@ -90,7 +90,7 @@ int generate_text(const Options& options) {
   const std::string prompt = options.generate->empty() ? beginning_of_text(*tokenizer) : *options.generate;
   watch_interrupts();
 
-  // A file gets the very bytes.
+  // A file gets the bytes unchanged.
   const bool terminal = ::isatty(STDOUT_FILENO) != 0;
   TerminalText shown;
   const auto emit = [&](std::string_view text) {

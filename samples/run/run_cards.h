@@ -22,7 +22,7 @@ struct RunCards {
   std::int64_t on_machine = 1;  // cards of all ranks on this machine, which share its memory and cores
 };
 
-// Opens the cards that --device means, rank 0's `auto` for all, and leaves a core for each card on the
+// Opens the cards that --device means (rank 0 decides `auto` for all), and leaves a core for each card on the
 // machine if --threads is not given. Together. Throws InvalidInput, on all ranks: for a device that is not
 // there, too few cards, different ones, two ranks on one, or no NCCL.
 RunCards open_run_cards(const Options& options, Job& job);

@@ -31,7 +31,7 @@ std::string link_text(const Link& link) {
 }
 
 // Training runs in the memory that is free now, beside what the context and the libraries hold already. The
-// card with the least of it decides.
+// card with the least free memory decides.
 void fit_budget(Options& options, const RunCards& cards) {
   Bytes available = unlimited;
   const auto add = [&](const MemoryInfo& memory) {

@@ -48,7 +48,7 @@ DataType work_type_of(const CheckpointState& state, const std::string& folder) {
   return DataType::f32;
 }
 
-// A graph's parameters in host memory, and whatever else a checkpoint has of it nowhere.
+// Keeps a graph's parameters in host memory, and drops all other tensors of a checkpoint.
 class Store {
  public:
   explicit Store(const Graph& graph) : graph_(graph), values_(graph.tensors.size()) {}

@@ -189,7 +189,7 @@ double Trainer::pinning_seconds() const {
   return seconds;
 }
 
-// Before the step's checkpoint, so that a run which goes on from that lacks no evaluation in its log.
+// Called before the step's checkpoint, so that the log of a run resumed from it lacks no evaluation.
 void Trainer::evaluate(StepLog& log, Progress& progress) {
   engine_.drain();  // time of running steps must not count as the evaluation's
   engine_.on_first([&] { evaluate_here(log, progress); });

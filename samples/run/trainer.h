@@ -36,7 +36,7 @@ struct Model {
 // make no model.
 Model build_model(const Task& task, const Options& options, int rank);
 
-// Both arguments must outlive what is returned.
+// Both arguments must outlive the result.
 ReadParameter reader_of(const Graph& graph, EngineGroup& engine);
 
 // Prints on stdout at once: a pipe's reader sees lines as they come.
@@ -59,7 +59,7 @@ class Trainer {
   // Call it before `run`. If the log cannot be written, reports that, and the run goes without it. Throws
   // InvalidInput if another run holds the log.
   void start_log(StepLog& log);
-  // Makes all steps, or those up to an interrupt.
+  // Makes all steps, or the steps up to an interrupt.
   void run(StepLog& log);
 
   EngineGroup& engine() { return engine_; }

@@ -38,7 +38,7 @@ namespace {
 
 constexpr int failed_code = 1;
 
-// Makes the plan, and sets what else the setup says of it.
+// Makes the plan, and sets the fields of `setup` about it.
 Plan plan_step(Model& model, const Options& options, Setup& setup) {
   const Graph& graph = model.planned();
   const Bytes budget = options.budget.device;
@@ -61,7 +61,7 @@ Plan plan_step(Model& model, const Options& options, Setup& setup) {
   return std::get<Plan>(std::move(answer.outcome));
 }
 
-// --epochs as steps.
+// Sets `steps` from --epochs.
 void count_epochs(Options& options, const Task& task) {
   if (!options.epochs) return;
   constexpr double most = 1ULL << 40U;  // limit of --steps
@@ -127,7 +127,7 @@ struct Beginning {
   std::optional<InitialModel> initial;
 };
 
-// Returns the largest operand bytes of any op: no plan of any machine takes less.
+// Returns the largest operand bytes of any op: no plan on any machine takes less memory.
 Bytes largest_op_bytes(const Graph& graph) {
   Bytes largest = 0;
   for (const Op& op : graph.ops) {
@@ -192,7 +192,7 @@ void follow(Options& options, const std::string& start) {
   options.resume_from = start;
 }
 
-// Returns what all ranks must have alike, so that they make the same calls and numbers.
+// Returns the settings that all ranks must share, so that they make the same calls and numbers.
 std::string common_text(const Options& options, const Task& task, std::uint64_t first_step) {
   std::string text =
       fmt::format("from {} evaluate {} checkpoint {} plan {} verify {}\n", first_step, options.evaluate_every,
@@ -202,7 +202,7 @@ std::string common_text(const Options& options, const Task& task, std::uint64_t 
   return text;
 }
 
-// Reads what the run is about, and opens what it writes.
+// Reads the run's inputs, and opens its outputs.
 void begin(Beginning& run, Options& options, Job& job) {
   job.together([&] {
     if (job.leads()) check_distinct(options);
@@ -228,7 +228,7 @@ void begin(Beginning& run, Options& options, Job& job) {
                   common_text(options, *run.task, run.checkpoints->first_step()));
 }
 
-// Takes the leader's machine and plan: ranks that measured for themselves would have others.
+// Takes the leader's machine and plan: ranks that measured for themselves would make other plans.
 void take_plan(RunDevice& prepared, Plan& plan, Job& job) {
   static_assert(std::is_trivially_copyable_v<Machine>);
   if (job.size() == 1) return;
@@ -265,7 +265,7 @@ int threads_of_rank(const Job& job) {
   return std::max(1, std::min(own, all / job.ranks_here()));
 }
 
-// Writes what was asked for of the trained model.
+// Writes the outputs of the trained model that were asked for.
 void write_results(Beginning& run, const Options& options, const Setup& setup, Trainer& trainer,
                    Failures& failures) {
   EngineGroup& engine = trainer.engine();

@@ -17,8 +17,8 @@ namespace {
 
 constexpr std::int32_t segments = 2;
 
-// `count` samples, in the order of a model's inputs but for the targets; those that are wanted beyond the
-// batch's end are the last one again.
+// Samples of a batch, in the order of a model's inputs except for the targets; beyond the batch's end the
+// last sample is repeated.
 struct Part {
   std::vector<std::int32_t> tokens, types, seen, targets, next_sentence;
 };

@@ -30,7 +30,7 @@ class BertTask : public Task {
     return {{"step", static_cast<std::int64_t>(step)}};
   }
   ModelDescription description() const override;
-  // The tokenizer, where it was learned.
+  // The tokenizer, if it was learned.
   std::map<std::string, std::string> files() const override;
   Evaluation evaluate(const ReadParameter& read) override;
   std::vector<std::string> measures() const override {

@@ -26,8 +26,8 @@ GptConfig without_dropout(GptConfig sizes, std::int64_t batch);
 std::int64_t samples_at_once(const GptConfig& sizes, std::uint64_t samples);
 
 // Runs a forward graph on the CPU, op by op. A parameter is read when an op needs it first and forgotten
-// behind the last op that does, and so is what ops write: a model that does not fit in the device's memory
-// needs no second copy on the host.
+// behind the last op that does, and the results of ops live as long: a model that does not fit in the
+// device's memory needs no second copy on the host.
 class ForwardPass {
  public:
   // `inputs` and `outputs` are tensors of `graph`, which may go on behind them.
@@ -46,7 +46,7 @@ class ForwardPass {
   std::vector<OpId> last_;  // last op that touches each tensor
 };
 
-// How well logits tell targets.
+// How well logits predict targets.
 struct Score {
   double nats = 0;            // sum of -log probability over the targets
   std::uint64_t targets = 0;  // number of targets that are not negative

@@ -20,8 +20,8 @@ struct GenerateOptions {
   std::uint64_t seed = 1;
 };
 
-// Returns a prompt for an empty one: the end of a text before, or else the first that the vocabulary has of a
-// line's end, [CLS] and a dot.
+// Returns a prompt for an empty one: the token that ends a text or, without one, the first that the
+// vocabulary has of: a line's end, [CLS], a dot.
 std::string beginning_of_text(const Tokenizer& tokenizer);
 
 // Hands the text of each new token to `emit`. On the CPU, one sample of `config`'s sequence length at a time;

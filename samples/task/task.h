@@ -36,7 +36,7 @@ struct BuiltModel {
 // Builds a task's model with these sizes.
 using BuildModel = std::function<BuiltModel(GraphBuilder&, const GptConfig& sizes)>;
 
-// A figure that the loss is held against.
+// A figure that the loss is compared with.
 struct Yardstick {
   std::string name;  // name such as "byte-bigram entropy"
   double nats = 0;
@@ -93,10 +93,10 @@ class Task {
   virtual ModelDescription description() const = 0;
   virtual std::map<std::string, std::string> files() const { return {}; }
 
-  // Evaluates on the CPU, without dropout; the same for the same parameters. Call it only
-  // with --evaluate-every.
+  // Evaluates on the CPU, without dropout; equal parameters give equal values. Call it only with
+  // --evaluate-every.
   virtual Evaluation evaluate(const ReadParameter& read) = 0;
-  // The names of its values, in their order.
+  // Returns the names of an evaluation's values, in their order.
   virtual std::vector<std::string> measures() const = 0;
 
   // --sample: text from the model. A model that writes none does nothing.
@@ -113,8 +113,9 @@ std::unique_ptr<Tokenizer> tokenizer_of(const Options& options);
 // Returns a fingerprint of all tokens by id, for a configuration.
 std::string fingerprint(const Tokenizer& tokenizer);
 
-// Sets the model's vocabulary, padded to a multiple of 64: that of --init, which may have more ids than
-// `tokens`, or these. `needs` says whose ids they are. Throws InvalidInput if the model of --init has fewer.
+// Sets the model's vocabulary, padded to a multiple of 64: the vocabulary of --init, which may have more ids
+// than `tokens`, or `tokens` ids. `needs` says whose ids they are. Throws InvalidInput if the model of --init
+// has fewer.
 void set_vocabulary(Options& options, std::int64_t tokens, const std::string& needs);
 
 }  // namespace stowage::samples

@@ -96,10 +96,10 @@ struct PlannerSettings {
   //   been scheduled, or the search is a repeated one, for the host memory that the fastest plan takes.
   // - No choices need as few host bytes as there are in the `patience` largest amounts of device memory: less
   //   device memory needs no fewer.
-  // - Cells with less than the largest host memory that fits: most_work ops. In the smallest device memory
-  //   smallest_work times as many, since there a program's time says least of its roundings (docs/gaps.md).
-  // Searches for budgets up to fine_range times the smallest device memory end with that cell too, so that
-  // they have its plans.
+  // - Cells with less than the largest host memory that fits have scheduled most_work ops. In the smallest
+  //   device memory the limit is smallest_work times as many, since there a program's time predicts its
+  //   roundings least (docs/gaps.md); searches for budgets up to fine_range times that memory end with this
+  //   limit too, so that they have its plans.
   std::size_t most_work = 400'000;
   std::size_t smallest_work = 3;
   std::size_t patience = 6;
