@@ -53,7 +53,8 @@ void CachingAllocator::Implementation::retire_stream(LaneId lane) {
                         cache->statistics.allocated));
       pools.push_back(&cache->pool);
     }
-    stream->marks.next_release();  // passes after all of the lane's work, on blocks of other streams too
+    // This release passes after all of the lane's work, on blocks of other streams too.
+    stream->marks.next_release();
     if (!stream->marks.synchronise()) {
       if (const auto failure = stream->marks.take_failure()) std::rethrow_exception(failure);
       throw DeviceError(

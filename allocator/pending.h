@@ -57,7 +57,7 @@ class Pending {
   Map::const_iterator first_behind(Bytes position) const;
   bool merge_left(Interval range, const Tags& tags);
 
-  Map pieces_;  // by the begin of the piece
+  Map pieces_;  // pieces by their begin
 };
 
 }  // namespace stowage::caching

@@ -83,7 +83,8 @@ void PickleWriter::text(std::string_view value) {
 
 void PickleWriter::pair(std::int64_t first, std::int64_t second) {
   before_value();
-  std::vector<Open> outside = std::exchange(open_, {});  // its values are not the list's
+  // The two values do not count as items of an open list.
+  std::vector<Open> outside = std::exchange(open_, {});
   integer(first);
   integer(second);
   open_ = std::move(outside);

@@ -56,7 +56,7 @@ class PinnedPool {
   };
   Device& device_;
   mutable Mutex mutex_;
-  std::map<Bytes, SizeClass> classes_ STOWAGE_GUARDED_BY(mutex_);  // by exact size
+  std::map<Bytes, SizeClass> classes_ STOWAGE_GUARDED_BY(mutex_);  // buffers by exact size
   PinnedPoolStatistics statistics_ STOWAGE_GUARDED_BY(mutex_);
 };
 

@@ -17,7 +17,7 @@ Segments::~Segments() {
       device_.unreserve(base_);  // unmaps the mapped memory too
       return;
     } catch (const std::exception&) {
-      continue;  // what is refused twice goes with the device
+      continue;  // memory that the device refuses twice ends with the device
     }
   }
 }

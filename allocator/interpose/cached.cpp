@@ -75,7 +75,7 @@ CUdeviceptr Cached::take(Bytes bytes) {
     const auto address =
         reinterpret_cast<CUdeviceptr>(card->allocator->allocate_raw(bytes, CacheDevice::lane));
     const MutexLock lock(mutex_);
-    if (card_ != card) return 0;  // its context has ended meanwhile
+    if (card_ != card) return 0;  // the card's context has ended meanwhile
     blocks_[address] = {address, bytes, card->device, card->context, next_id_++};
     used_ = true;
     return address;
@@ -114,7 +114,7 @@ CUresult Cached::release_behind_work(const std::shared_ptr<Card>& card, CUdevice
   const CUresult result = wait_for_context(card->context);
   const bool captured = result == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   const MutexLock lock(mutex_);
-  if (card_ != card) return CUDA_ERROR_INVALID_VALUE;  // its context has ended meanwhile
+  if (card_ != card) return CUDA_ERROR_INVALID_VALUE;  // the card's context has ended meanwhile
   const bool frees = address != 0 && (captured || result == CUDA_SUCCESS);
   const bool known = !frees || blocks_.erase(address) > 0;
   if (frees && known) ready.push_back(address);

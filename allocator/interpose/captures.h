@@ -1,5 +1,5 @@
-// Captures: the streams that are being captured. The interposer waits for no context meanwhile: the driver
-// would refuse that, in any mode of the thread, and end the captures.
+// Captures: the streams that are being captured. While there are any, the interposer waits for no context:
+// the driver would refuse that, in any mode of the thread, and end the captures.
 #pragma once
 
 #include <cuda.h>

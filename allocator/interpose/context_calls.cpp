@@ -125,7 +125,7 @@ CUresult cuStreamDestroy_v2(CUstream stream) {
 
 CUresult cuIpcGetMemHandle(CUipcMemHandle* handle, CUdeviceptr address) {
   const Outermost outermost(__builtin_return_address(0));
-  if (outermost && program_memory(address)) {  // as of any memory that no other process can open
+  if (outermost && program_memory(address)) {  // the error for any memory that no other process can open
     ledger().note("not_exported", address, spill().find(address) ? "place=host" : "place=cache",
                   CUDA_ERROR_INVALID_VALUE);
     return CUDA_ERROR_INVALID_VALUE;

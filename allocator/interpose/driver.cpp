@@ -21,7 +21,7 @@ void* find_dlsym() {
   for (const char* const version : {"GLIBC_2.34", "GLIBC_2.2.5"}) {
     if (void* const found = dlvsym(RTLD_NEXT, "dlsym", version)) return found;
   }
-  std::abort();  // no such glibc is known
+  std::abort();  // every known glibc has one of the versions
 }
 
 // Addresses of the driver's code. They are written before `library`, whose value says that they are set.

@@ -5,7 +5,7 @@
 
 namespace stowage::interpose {
 
-CUcontext current_context();  // null: none
+CUcontext current_context();  // null: the thread has no context
 
 // Makes `context` current. False: the driver does not know the context.
 class InContext {

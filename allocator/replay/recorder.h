@@ -19,7 +19,7 @@ struct RecordedRequest {
   Bytes bytes = 0;
   std::uint64_t stream = 0;
   std::size_t made = 0;
-  std::size_t freed = never;  // never: after the last of the operations
+  std::size_t freed = never;  // number of the operation that frees it; never: no recorded operation does
 };
 
 // The last whole repetition, and how far the next has gone.

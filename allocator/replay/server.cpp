@@ -240,8 +240,8 @@ void Server::record(Ticket ticket, std::uint64_t stream) {
 }
 
 // The record is searched each time its size has doubled, so that all searches together take linear time. A
-// plan is used from where its period begins anew: in its midst, its memory would be mapped beside blocks of
-// the same requests.
+// plan is used from where its period begins anew: begun midway, the plan's memory would be mapped beside
+// blocks of the same requests.
 void Server::look_for_period() {
   const bool was_awaited = std::exchange(is_awaited_, false);
   next_look_ = 2 * recorder_.size();

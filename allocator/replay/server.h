@@ -82,7 +82,7 @@ class Server {
     std::uint64_t record = 0;  // number of the record in which the request stands; 0: in none
     std::size_t record_place = 0;
     Bytes offset = 0, bytes = 0;
-    std::uint32_t request = none;  // index in the plan, until the block is overdue
+    std::uint32_t request = none;  // index of the request in the plan, until the block is overdue
     bool has_offset = false;
 
     Bytes end() const { return offset + bytes; }

@@ -133,7 +133,7 @@ class Engine::Implementation {
   const RegisteredMemory registered_;  // all memory that collectives read and write
   HostMemory host_;
   Lanes lanes_;
-  std::array<StepContext, 2> contexts_;  // by parity of the step
+  std::array<StepContext, 2> contexts_;  // one context for each parity
   std::vector<BoundInstruction> bound_;
   StepEvents events_;
   Event first_start_;

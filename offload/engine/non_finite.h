@@ -29,8 +29,8 @@ class NonFiniteSearch : public Follower {
   NonFiniteSearch(Device& device, const Graph& graph, const Plan& plan, const Lanes& lanes,
                   std::span<const BoundInstruction> bound, bool pageable_fallback);
 
-  // Waits for an op's work and looks at what it wrote. All ops before it wrote finite values. Throws
-  // NonFiniteValue without the report's values.
+  // Waits for an op's work and looks at what it wrote. REQUIRES: all ops before it wrote finite values.
+  // Throws NonFiniteValue without the report's values.
   void follow(InstructionId id) override;
 
  private:

@@ -55,7 +55,8 @@ class State {
   Staging& staging_;
   const Graph& graph_;
   const Plan& plan_;
-  std::vector<std::vector<Home>> homes_;  // by tensor, in order; empty unless the tensor lives across steps
+  // Places by tensor, in order; empty unless the tensor lives across steps.
+  std::vector<std::vector<Home>> homes_;
 };
 
 // Checks a step's inputs and copies them to where their transfers read them.

@@ -59,7 +59,7 @@ class StepEvents {
 };
 
 struct StepTime {
-  double seconds = 0;             // from gate to gate, less the idle time between them
+  double seconds = 0;             // time from gate to gate, less the idle time between them
   double stall_fraction = 0;      // part of `seconds` in which the compute lane was idle; 0 if not measured
   double collective_seconds = 0;  // sum over the step's collectives, each from its begin to its end
 };

@@ -352,13 +352,13 @@ class Planner::Parts {
   std::optional<Resident> resident_;
   std::optional<Bytes> need_;
   std::optional<Problem> single_;
-  PolicyProblems policy_problems_;  // they also own the graph in whole blocks
+  PolicyProblems policy_problems_;  // also owns the graph in whole blocks
   std::vector<std::unique_ptr<Graph>> joined_;
   std::vector<Problem> problems_;
   std::size_t chosen_ = 0;  // the first chosen_ of problems_ have the options' replays
   std::optional<Minimum> minimum_;
   std::optional<Cells> cells_;
-  std::map<Bytes, FewestHost> fewest_;  // by device memory, for budgets of too little host memory
+  std::map<Bytes, FewestHost> fewest_;  // fewest host bytes, by device memory
   std::optional<EmulatedPlans> emulated_;
   bool is_complete_ = true;
 };

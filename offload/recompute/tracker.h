@@ -21,7 +21,7 @@ enum class ActivationState : std::uint8_t {
   rebuilt,  // on the device, as a replay left it
   fetched,  // on the device, brought back from the host
   on_host,
-  dropped,  // nowhere: overwritten in place, or its bytes serve others
+  dropped,  // lost: overwritten in place, or its bytes serve other values
 };
 std::string_view to_string(ActivationState state);
 

@@ -65,8 +65,8 @@ class Job {
   int local_rank() const { return local_rank_; }  // number of this rank on this machine
 
   // Together: runs `work`, which makes no call that says so. If it fails on some ranks, all throw: the first
-  // of them its own error, the others ReportedByOtherRank. CommunicatorError, of another communicator in
-  // which ranks meet within `work`, comes out at once.
+  // of them its own error, the others ReportedByOtherRank. A CommunicatorError of another communicator, which
+  // `work` uses, is thrown at once.
   void together(const std::function<void()>& work);
   // Together: returns the text of rank 0.
   std::string from_leader(const std::string& text);

@@ -41,7 +41,7 @@ struct DiskNeed {
 // the completed steps that the run begins with.
 std::vector<DiskNeed> disk_needs(const Options& options, const Graph& graph, std::uint64_t first_step);
 
-// The disk that a folder lies on.
+// The disk on which a folder lies.
 struct Disk {
   std::uint64_t id = 0;
   Bytes room = 0;  // bytes that this user may still write
@@ -49,8 +49,8 @@ struct Disk {
 // Returns nothing if the system does not tell.
 std::optional<Disk> disk_of(const std::string& folder);
 
-// Returns a line for each disk that has too little room, with both numbers and what is written there. Other
-// programs may write meanwhile.
+// Returns a line for each disk that has too little room, with need and room in bytes and the outputs written
+// there. Other programs may write meanwhile.
 std::vector<std::string> disk_warnings(
     const std::vector<DiskNeed>& needs,
     const std::function<std::optional<Disk>(const std::string&)>& disk = disk_of);

@@ -28,7 +28,7 @@ namespace stowage::samples {
 struct Model {
   BuiltModel built;          // loss and inputs of `graph`
   Graph graph;               // graph with whole parameters
-  std::vector<Graph> ranks;  // one for each device of this process, if the run has several
+  std::vector<Graph> ranks;  // graph of each device of this process, if the run has several
   Graph& planned() { return ranks.empty() ? graph : ranks.front(); }
 };
 

@@ -240,7 +240,7 @@ void take_plan(RunDevice& prepared, Plan& plan, Job& job) {
   if (!job.leads()) plan = plan_from_json(text);
 }
 
-// Requires host memory for this process, and for all ranks of its machine together.
+// Throws OutOfMemory unless the host has memory for this process, and for all ranks of its machine together.
 void require_host_room(const Options& options, const Graph& graph, const Plan& plan,
                        const RunDevice& prepared, const Job& job) {
   const bool on_card = !prepared.cards.here.empty();

@@ -55,7 +55,7 @@ class GptTask : public Task {
   std::unique_ptr<Tokenizer> tokenizer_;
   std::string text_, evaluation_text_;  // texts that `training_` and `evaluation_` refer to
   Text training_, evaluation_;
-  std::unique_ptr<ShardSource> shards_;  // source used instead of a text
+  std::unique_ptr<ShardSource> shards_;  // source if --data means token shards, not a text
   std::unique_ptr<TokenSource> evaluated_shards_;
   Batch batch_;
 };

@@ -59,7 +59,7 @@ class ModelProbe {
     add_ops(run.graph(), run.steps(options_.least_steps, for_seconds(options_.seconds)), profile_);
   }
 
-  static constexpr double longest_step = 0.5;  // seconds
+  static constexpr double longest_step = 0.5;  // in seconds; a model with longer steps is not measured
 
   Device& device_;
   const StepProbe::Options& how_;

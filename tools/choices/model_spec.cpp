@@ -29,7 +29,7 @@ constexpr std::array<GptSize, 10> rungs = {{{"", 12, 768, 12},
                                             {"175b", 96, 12288, 96}}};
 
 constexpr std::int64_t head_width = 64;
-constexpr std::int64_t most_devices = 64;  // limit of a machine file
+constexpr std::int64_t most_devices = 64;  // most devices that a machine's file may have
 
 struct Defaults {
   std::int64_t vocabulary, sequence, batch;

@@ -47,9 +47,9 @@ std::optional<ModelSpec> model_spec(const ModelWords& words, DataType type);
 // Takes a size of the ladder in place of --gpt, which must not be given. The number of heads is the ladder's.
 ModelSpec model_spec(const GptSize& size, const ModelWords& words, DataType type);
 
-// The training step with AdamW, as train_gpt and train_bert (with its pre-training heads) build it for these
-// sizes; for several devices that of the first, whose plan serves all. Throws InvalidInput naming the field
-// that is too large.
+// Returns the training step with AdamW that train_gpt and train_bert (with its pre-training heads) build for
+// these sizes; for several devices the step of the first device, whose plan serves all. Throws InvalidInput
+// naming the field that is too large.
 Graph build(const ModelSpec& spec);
 
 // The trainers and `stowage plan` share these two rules.

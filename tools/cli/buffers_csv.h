@@ -13,7 +13,7 @@ inline constexpr Bytes most_place_alignment = 1_GiB;
 
 struct Buffers {
   std::vector<std::string> ids;      // unique ids
-  std::vector<PlacementItem> items;  // by id; together at most 4 EiB
+  std::vector<PlacementItem> items;  // buffers, numbered as in `ids`; together at most 4 EiB
   Bytes alignment = 1;               // the largest alignment that a buffer asks for
   std::size_t gaps = 0;              // buffers that are out of use for a while: placed as if they were in use
   std::size_t hints = 0;             // buffers with an offset that the file suggests

@@ -21,7 +21,7 @@
 namespace stowage {
 namespace {
 
-constexpr std::int64_t most_devices = 64;  // limit of a machine's file
+constexpr std::int64_t most_devices = 64;  // most devices that a machine's file may have
 
 double rate_of(const CopyCurve& curve, std::size_t i) {
   if (i >= curve.samples.size()) return 0;

@@ -14,8 +14,8 @@ struct Sweep {
   enum class Over : std::uint8_t { memory, batch, devices };
   Over over = Over::memory;
   std::size_t budgets = 12;
-  std::vector<std::int64_t> batches;  // empty: 1, 2, 4, … until one does not fit
-  std::vector<std::int64_t> devices;  // empty: 1, 2, 4, … as many as the machine has
+  std::vector<std::int64_t> batches;  // batch sizes; empty: 1, 2, 4, … until one does not fit
+  std::vector<std::int64_t> devices;  // numbers of devices; empty: 1, 2, 4, … as many as the machine has
 };
 
 // "memory", "memory=N" (2 to 1000), "batch", "batch=1,2,4", "devices", "devices=1,2,4". Throws InvalidInput

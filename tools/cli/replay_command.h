@@ -27,7 +27,7 @@ const std::vector<std::string>& replay_policies();
 
 // Appends to `output` a header line and one line for each policy: policy, operations, peak_live_bytes,
 // peak_reserved_bytes, ratio, nanoseconds_per_operation; or as JSON one object (for "all" a list of them),
-// with peaks of the first iteration too. Lifetimes are one iteration, and are replayed three times over; the
+// with peaks of the first iteration too. Lifetimes count as one iteration, which is replayed three times; the
 // policy `planned` is measured from its first plan on. Returns the exit code: 0, or 2 where a policy runs out
 // of the limit. Throws InvalidInput naming the option, or the file that cannot be read or parsed.
 int run_replay_command(const ReplayCommand& command, std::string& output);

@@ -94,7 +94,7 @@ class ActivationDecisions {
       for (std::size_t i = 0; i + 1 < of.size(); ++i) {
         if (of[i].writes) writer = of[i].op;
         const auto [first, last] = rows_between(of[i].op, of[i + 1].op);
-        // The time at which the peer lane runs an op is not known.
+        // The bound knows no time at which the peer lane runs an op.
         if (first == last || rows_.is_peer(of[i].op) || rows_.is_peer(of[i + 1].op)) continue;
         Pause& pause = pauses[{writer, rows_.in_front(of[i].op), rows_.in_front(of[i + 1].op), first, last}];
         pause.groups.push_back(id);

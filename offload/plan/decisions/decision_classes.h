@@ -36,7 +36,7 @@ class DecisionClasses {
   // Members whose options cost the same time, and the same memory in each row. Prices are those of
   // the first member.
   struct Class {
-    std::vector<ShareCost> options;  // seconds and bytes; memory: the rows of device memory, then host bytes
+    std::vector<ShareCost> options;    // cost of each option; its memory rows: device memory, then host bytes
     std::vector<std::uint8_t> levels;  // by option: its LoadChoice, perhaps | speculated, or ActivationChoice
     std::vector<Member> members;
     std::size_t kind = 0;  // equal for classes that differ in device memory alone

@@ -177,7 +177,8 @@ Choices ResidencyProgram::round(const Mixture& mixture, Rounding rounding) const
   const bool is_balanced = rounding == Rounding::balanced;
   const std::map<std::size_t, std::size_t> of_kind = members_by_kind();
   const std::vector<double> weight = is_balanced ? weights(mixture) : std::vector<double>();
-  std::vector<double> beyond(weight.size(), 0);  // by row: what the choices so far take beyond their mixtures
+  // By row: bytes or seconds that the choices so far take beyond their mixtures.
+  std::vector<double> beyond(weight.size(), 0);
   // Returns the option that keeps `beyond` smallest, and updates `beyond` for it.
   const auto balanced = [&](const Turn& turn) {
     std::vector<double> without = beyond;

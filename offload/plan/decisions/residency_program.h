@@ -32,8 +32,8 @@ class ResidencyProgram {
     double seconds = 0;
     bool fits = false;  // the mixture fits into each row of device memory, and into host memory
     Bytes host_bytes = 0;
-    std::vector<std::vector<double>> shares;  // fractions, by class and option
-    std::vector<double> room;                 // bytes, by memory row
+    std::vector<std::vector<double>> shares;  // fractions of options, by class and option
+    std::vector<double> room;                 // bytes of room in each memory row
   };
   // Returns the mixture of least time within `device` bytes in each row of device memory and `host` bytes of
   // host memory. `given`: one class whose fractions are fixed, as divided() and sliced() return it.

@@ -68,13 +68,13 @@ struct ShareAnswer {
   // The lane whose work makes up most of the value. A cut counts as the lane of its updates or offloads.
   LaneRole binding = LaneRole::compute;
   std::vector<double> memory;               // bytes of the mixture, by memory row
-  std::vector<std::vector<double>> shares;  // fractions, by decision and option
+  std::vector<std::vector<double>> shares;  // fractions of options, by decision and option
 };
 
 // A decision whose fractions are given rather than sought.
 struct GivenShares {
   std::size_t decision = 0;
-  std::vector<double> shares;  // fractions, by option
+  std::vector<double> shares;  // fraction of each option
 };
 
 // Decisions laid out once, to answer many questions about them.
@@ -84,7 +84,7 @@ class ShareTable {
 
   struct Question {
     std::vector<double> room;     // room of each memory row, in the question's unit
-    double second = 1, byte = 1;  // what one second and one byte of the costs are in the question's units
+    double second = 1, byte = 1;  // values of one second and one byte of the costs in the question's units
     double last_row_price = 0;    // added to the value for each unit of bytes in the last memory row
     std::optional<GivenShares> given{};
     double tolerance = 1e-5;  // the solver stops when the bound is this close below the value, as a fraction
@@ -100,7 +100,8 @@ class ShareTable {
   std::vector<std::size_t> first_;  // by decision: its first option; last: the number of all options
   std::vector<double> count_;       // count of each decision
   std::vector<ShareCost> options_;
-  std::vector<std::vector<double>> by_row_;  // the same costs by row and option; the last row is the price
+  // Costs of the options by row and option; the last row is the price.
+  std::vector<std::vector<double>> by_row_;
 };
 
 // Answers one question in the program's own units, with this Question::tolerance.

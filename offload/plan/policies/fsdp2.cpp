@@ -21,7 +21,8 @@ void add_fsdp2(PolicyProblems& problems, std::vector<PolicyMember>& members) {
   const Problem& problem = problems.with_buckets(problems.block_parameter_bytes());
   for (Activations activations : {Activations::checkpoint, Activations::keep})
     for (Gathered gathered : {Gathered::again, Gathered::stay}) {
-      if (gathered == Gathered::stay && problems.graph().share.ranks == 1) continue;  // nothing is gathered
+      // One rank gathers nothing.
+      if (gathered == Gathered::stay && problems.graph().share.ranks == 1) continue;
       for (std::uint32_t distance : {1U, 2U})
         members.push_back({.problem = &problem,
                            .activations = activations,

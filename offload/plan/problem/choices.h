@@ -18,8 +18,8 @@ namespace stowage {
 enum class ActivationChoice : std::uint8_t {
   reload,  // spilled like `spill`, but brought back for each backward op that reads it, until an op writes it
   recompute,  // dropped after forward, rebuilt in backward; if remade, on the host in forward's long pauses
-  spill,      // on the host during every long pause
-  offload,    // on the host between its last forward and its first backward use
+  spill,      // kept on the host during every long pause
+  offload,    // kept on the host between its last forward and its first backward use
   keep,
 };
 // The choice for a parameter or input bucket: when it is brought in.

@@ -98,8 +98,8 @@ struct PlannerSettings {
   //   device memory needs no fewer.
   // - Cells with less than the largest host memory that fits have scheduled most_work ops. In the smallest
   //   device memory the limit is smallest_work times as many, since there a program's time predicts its
-  //   roundings least (docs/gaps.md); searches for budgets up to fine_range times that memory end with this
-  //   limit too, so that they have its plans.
+  //   roundings least (docs/gaps.md). At its limit, a search for a budget of up to fine_range times that
+  //   memory still looks at the smallest device memory, so that the budget has its plans.
   std::size_t most_work = 400'000;
   std::size_t smallest_work = 3;
   std::size_t patience = 6;

@@ -69,7 +69,7 @@ struct LaneState {
   Stage stage = Stage::waiting;
   double begin = 0;
   double event = infinite;  // when the latency, or the work at the present speed, ends
-  double left = 0;          // seconds of work at full speed, as of `since`
+  double left = 0;          // seconds of work left at full speed, as of `since`
   double since = 0;
   double speed = 1;
 };

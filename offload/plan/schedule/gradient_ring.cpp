@@ -13,7 +13,7 @@ struct Gradient {
   BucketId bucket = no_id;
   Bytes bytes = 0;
   Position leaves = 0;   // the position behind which its offload stands
-  Position applied = 0;  // the position behind which its updates stand, after offloads there
+  Position applied = 0;  // the position behind which its updates stand, after offloads at that position
   Bytes slice = 0;       // bytes of each slice but the last; 0: it may not leave by slices
 };
 

@@ -343,7 +343,7 @@ class LifetimeBuilder {
   const Choices& choices_;
   Draft draft_;
   std::vector<Touch> touches_;            // sorted by bucket, then by position
-  std::vector<std::size_t> first_touch_;  // by bucket, and the end
+  std::vector<std::size_t> first_touch_;  // index of each bucket's first touch, and the end
   std::vector<std::pair<Position, LifetimeId>> uses_;
   std::vector<std::uint32_t> stages_;  // stage of each position
   std::vector<std::uint32_t> loading_ops_;

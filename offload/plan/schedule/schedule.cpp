@@ -332,7 +332,7 @@ class Walk {
   std::array<Queue, 2> leaving_;
   Bytes leaving_bytes_ = 0;
   // The four members below serve the peer lane.
-  std::vector<double> ready_;  // by lifetime: when its prefetch, or its last use so far, ends
+  std::vector<double> ready_;  // by lifetime: time at which its prefetch, or its last use so far, ends
   double peer_free_ = 0;
   std::vector<Position> latest_of_op_;  // latest start of the op at each position
   std::vector<Position> bucket_left_;   // by bucket: the end of its uses so far

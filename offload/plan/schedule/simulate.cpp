@@ -8,7 +8,7 @@
 namespace stowage {
 namespace {
 
-// The WorkTime of each instruction of a plan.
+// Computes the WorkTime of each instruction of a plan.
 class Works {
  public:
   Works(const Graph& graph, const Plan& plan, const Machine& machine, Clipping clipping)

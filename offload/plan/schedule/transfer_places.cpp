@@ -117,8 +117,9 @@ class TransferPlaces {
   std::vector<Block> blocks_;        // block of each lifetime
   placement::Windows windows_;
   std::vector<std::vector<LifetimeId>> in_window_;
-  std::vector<double> begins_;                  // begin of each position in seconds, if no op waits
-  std::vector<std::pair<Bytes, Bytes>> taken_;  // bytes [begin, end) of other lifetimes; used by move()
+  std::vector<double> begins_;  // begin of each position in seconds, if no op waits
+  // Ranges [begin, end) of other lifetimes' bytes; used by move().
+  std::vector<std::pair<Bytes, Bytes>> taken_;
 };
 
 }  // namespace

@@ -20,7 +20,7 @@ struct CellVariant {
 struct CellSize {
   Bytes device = 0, host = 0;
   bool least_host = false;  // the fewest host bytes are wanted, and `host` does not count
-  bool smallest = false;    // no cell has less device memory
+  bool smallest = false;    // the cell is one with the least device memory
   // Choices to which the program gives a longer time are left out.
   double most_seconds = std::numeric_limits<double>::infinity();
 };

@@ -120,7 +120,7 @@ class Cells {
   std::map<Key, Cell> cells_;
   // Indexed by device memory: the candidates of its cells, which share what is found out about them.
   std::map<std::size_t, std::vector<std::unique_ptr<Candidate>>> candidates_;
-  std::map<std::size_t, TriedChoices> tried_;  // by index of device memory
+  std::map<std::size_t, TriedChoices> tried_;  // choices tried, by index of device memory
   KnownPlaces places_;
   struct Floor {
     double seconds = 0;
@@ -128,10 +128,12 @@ class Cells {
   };
   // Indexed by variant and device memory, then by host memory.
   std::map<std::pair<const CellVariant*, std::size_t>, std::map<std::size_t, Floor>> floors_;
-  std::map<Bytes, std::map<std::size_t, double>> bounds_;  // by host memory and index of device memory
+  // Lower bounds by host memory and index of device memory.
+  std::map<Bytes, std::map<std::size_t, double>> bounds_;
 };
 
-// The fewest host bytes that a step's plans take within some device memory. A refusal names them.
+// The fewest host bytes that a step's plans take within some device memory. An Infeasible answer names these
+// bytes.
 struct FewestHost {
   std::vector<RankedPlan> plans;  // all plans that the search found
   Bytes bytes = unlimited;        // fewest host bytes of all plans; unlimited: there is no plan

@@ -50,7 +50,7 @@ class Order {
   bool sound_ = true;
   std::vector<std::vector<std::uint32_t>> predecessors_;  // predecessors of each node
   std::vector<Link> chain_;                               // chain of each node
-  std::vector<Counts> ended_before_;                      // by node: the number of nodes of each chain
+  std::vector<Counts> ended_before_;  // by node: how many nodes of each chain have ended before it
 };
 
 }  // namespace stowage::validation
