@@ -8,7 +8,8 @@
 namespace stowage {
 namespace {
 
-// Holds the mutexes of all streams. Behind the allocator's own mutex, under which nobody else takes two.
+// Holds the mutexes of all streams. These are taken after the allocator's own mutex, under which nobody else
+// takes two.
 class AllStreams {
  public:
   explicit AllStreams(const std::vector<std::unique_ptr<caching::Stream>>& streams)
@@ -69,7 +70,7 @@ std::vector<SnapshotBlock> CachingAllocator::Implementation::blocks_in(const Poo
   return blocks;
 }
 
-// Planned blocks lie behind the pool's other memory. Only their entries in the block table say where.
+// Planned blocks lie behind the pool's other memory. Only the block table says where planned blocks lie.
 void CachingAllocator::Implementation::add_planned_segments(const Pool& pool,
                                                             std::vector<SnapshotSegment>& segments) {
   for (const auto& [first, last] : plan_region_.mapped_runs()) {

@@ -1,5 +1,5 @@
-// HostChunks: memory of the host that stands in the place of device memory. It is taken from the driver in
-// chunks, up to a limit, and cut into pieces.
+// HostChunks: memory of the host that stands in the place of device memory. The memory is taken from the
+// driver in chunks, up to a limit, and cut into pieces.
 #pragma once
 
 #include <cuda.h>

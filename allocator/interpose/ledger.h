@@ -1,5 +1,5 @@
 // Ledger: the account of one process, that is its live allocations by address and their bytes on each card.
-// It makes the record, and decides what a limit refuses.
+// The ledger writes the record, and decides which allocations a limit refuses.
 //
 // Bytes are those that the program asked for: neither rows padded by cuMemAllocPitch nor the driver's own
 // rounding. Managed memory can live on the host, so it is in the record but not in what a card holds.

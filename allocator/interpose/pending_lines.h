@@ -1,5 +1,5 @@
-// Lines of a process that are not in the record yet. They stand in a file of one page that is mapped shared,
-// so the kernel keeps them whatever ends the process: a crash, SIGKILL, or exec.
+// Lines of a process that are not in the record yet. The lines are in a file of one page that is mapped
+// shared, so the kernel keeps them whatever ends the process: a crash, SIGKILL, or exec.
 //
 // A process has a file of its own in a folder of `stowage run`, named after its process id:
 //   1. A process maps its file when it has its first line, and adds each line to the page.

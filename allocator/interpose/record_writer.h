@@ -46,7 +46,7 @@ class RecordWriter {
   int open_file() const;
   bool can_append() const;
   void flush_to(int file);
-  // Every line from now on is written at once: the process is about to end.
+  // Called when the process is about to end: every later line is written at once.
   void finish();
   // Begins anew in a child after fork: the page and its lines are the parent's.
   void start_again();

@@ -37,9 +37,9 @@ Entry find_named(std::string_view name, Fits fits) {
   return Entry::count;
 }
 
-// `found`: the driver's answer to `name` at `version`. It is replaced if the driver gives the same function
-// at the version whose signature the replacement has. A function of a newer signature stays; the record says
-// so, since it may allocate unseen.
+// `found`: the driver's answer to `name` at `version`. The answer is replaced if the driver gives the same
+// function at the version whose signature the replacement has. A function of a newer signature stays; the
+// record says so, since it may allocate unseen.
 void* substitute_answer(const char* name, void* found, int version) {
   // The driver may also give out a function that it does not export.
   const auto exported = [&](Entry entry) { return found == real_function(entry); };

@@ -1,9 +1,9 @@
 // Server: requests that come again in the same order get fixed offsets, without a search.
 //
-// It serves programs that know nothing of plans. The first iterations are recorded (recorder.h): sizes,
-// order, streams, lifetimes. The placement pass then gives an offset to each request that is freed within its
-// iteration (plan.h), and the next iterations are served by index. The caller says where an iteration begins,
-// or the server finds the period.
+// The server works for programs that know nothing of plans. The first iterations are recorded (recorder.h):
+// sizes, order, streams, lifetimes. The placement pass then gives an offset to each request that is freed
+// within its iteration (plan.h), and the next iterations are served by index. The caller says where an
+// iteration begins, or the server finds the period.
 //
 // A request gets its offset if
 //   1. its size and stream are those of the plan's next request, or of one of the next `look_ahead`, and

@@ -80,10 +80,10 @@ struct BindingInput {
   std::span<const StepContext, 2> steps;
 };
 
-// Returns the instructions, bound. They point into each other, the graph and `steps`: the vector may be moved
-// but not copied. Requires a plan that check_executable accepts. Throws InvalidInput for an op without a
-// kernel, an operand without a place, and bytes of a gradient that the gradient ring does not have all at
-// once.
+// Returns the instructions, bound. Bound instructions point into each other, the graph and `steps`: the
+// vector may be moved but not copied. Requires a plan that check_executable accepts. Throws InvalidInput for
+// an op without a kernel, an operand without a place, and bytes of a gradient that the gradient ring does not
+// have all at once.
 std::vector<BoundInstruction> bind(const BindingInput& input);
 
 }  // namespace stowage

@@ -395,7 +395,7 @@ Engine::Engine(Device& device, const Graph& graph, const Plan& plan, const Engin
     check_ranks(graph, options.communicator);
     check_plan(graph, plan, options.validate);
   });
-  // Not under or_abort: expect_one_plan throws on all ranks.
+  // expect_one_plan needs no or_abort, since it throws on all ranks.
   if (options.communicator != nullptr) expect_one_plan(*options.communicator, device, plan, options);
   or_abort([&] { implementation_ = std::make_unique<Implementation>(device, graph, plan, options); });
 }

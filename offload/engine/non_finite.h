@@ -25,7 +25,7 @@ struct NonFiniteValue : std::exception {
 
 class NonFiniteSearch : public Follower {
  public:
-  // All must outlive it. Takes staging_memory, at most 4 MiB. Throws OutOfMemory.
+  // All arguments must outlive the search. Takes staging_memory, at most 4 MiB. Throws OutOfMemory.
   NonFiniteSearch(Device& device, const Graph& graph, const Plan& plan, const Lanes& lanes,
                   std::span<const BoundInstruction> bound, bool pageable_fallback);
 

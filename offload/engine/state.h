@@ -16,7 +16,7 @@ namespace stowage {
 // Parameters and optimizer state, wherever the plan keeps them.
 class State {
  public:
-  // Everything must outlive it. Throws InvalidInput for a tensor that has no place to live.
+  // All arguments must outlive the object. Throws InvalidInput for a tensor that has no place to live.
   State(Staging& staging, const Graph& graph, const Plan& plan, std::span<const TensorPlace> places,
         const HostMemory& host, const Arena& arena);
 

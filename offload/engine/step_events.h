@@ -13,7 +13,7 @@
 
 namespace stowage {
 
-// Which of the two sets a step uses: its number modulo 2.
+// The set of events that a step uses: its number modulo 2.
 using Parity = std::uint32_t;
 
 // Has two events for each event of an instruction: consecutive steps use them in turn, so that a wait for the
@@ -66,7 +66,7 @@ struct StepTime {
 
 class Measure {
  public:
-  // Everything must outlive it.
+  // All arguments must outlive the object.
   Measure(Device& device, const Plan& plan, const StepEvents& events)
       : device_(device), plan_(plan), events_(events) {}
 

@@ -22,7 +22,7 @@ class Follower {
 
 class StepRunner {
  public:
-  // Everything must outlive it.
+  // All arguments must outlive the runner.
   StepRunner(Device& device, Communicator* communicator, const Plan& plan, const Lanes& lanes,
              const StepEvents& events, std::vector<BoundInstruction>& bound)
       : device_(device),

@@ -11,7 +11,7 @@ namespace stowage {
 
 class Update {
  public:
-  // Everything must outlive it.
+  // All arguments must outlive the object.
   Update(Device& device, const Plan& plan, Lanes& lanes, StepRunner& runner,
          std::vector<BoundInstruction>& bound, bool pageable_fallback)
       : device_(device),

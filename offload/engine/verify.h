@@ -26,7 +26,8 @@ struct ReplayDifference : std::exception {
 
 class ReplayVerifier : public Follower {
  public:
-  // All must outlive it. Takes staging_memory for a compared tensor, at most 4 MiB. Throws OutOfMemory.
+  // All arguments must outlive the verifier. Takes staging_memory for a compared tensor, at most 4 MiB.
+  // Throws OutOfMemory.
   ReplayVerifier(Device& device, const Graph& graph, const Plan& plan, const Lanes& lanes,
                  std::span<const BoundInstruction> bound, bool pageable_fallback);
 

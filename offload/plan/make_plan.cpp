@@ -125,7 +125,7 @@ Plan with_bound(Plan plan, const Problem& problem, const Budget& budget) {
 }
 
 // The plans of all emulated systems, as they are and without what holds them back: the automatic policy is
-// never slower than one of them that fits. Each is made when it is first needed.
+// never slower than one of them that fits. Each plan is made when it is first needed.
 class EmulatedPlans {
  public:
   // Keeps a reference: `problems` must outlive it.

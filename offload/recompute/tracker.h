@@ -1,5 +1,5 @@
-// RecomputeTracker follows a plan through a step. It knows what became of each activation, and the hashes of
-// what replayed ops wrote when they were first launched.
+// RecomputeTracker follows a plan through a step. The tracker knows the state of each activation, and the
+// hashes of the values that replayed ops wrote when they were first launched.
 //
 // It holds no device and no data: the caller says which instruction has been run and computes the hashes. It
 // allocates only in its constructor.
@@ -27,7 +27,7 @@ std::string_view to_string(ActivationState state);
 
 class RecomputeTracker {
  public:
-  // Both must outlive it. Requires a plan that check_executable accepts for the graph.
+  // Both arguments must outlive the tracker. Requires a plan that check_executable accepts for the graph.
   RecomputeTracker(const Graph& graph, const Plan& plan);
 
   void begin_step() { next_ = 0; }

@@ -101,7 +101,8 @@ double predicted_seconds(const Plan& plan, const RunStatistics& run) {
                        : std::lerp(plan.half_clipped_seconds, plan.clipped_seconds, 2 * clipped - 1);
 }
 
-// The rate of pageable memory that costs are estimated for, as a share of the link's. It is not measured.
+// The rate of pageable memory that costs are estimated for, as a share of the link's. This share is an
+// assumption, not a measurement.
 constexpr double pageable_share = 0.5;
 
 double pageable_seconds(const Unpinned& unpinned, const Machine& machine) {

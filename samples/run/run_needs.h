@@ -1,4 +1,4 @@
-// Whether the host and the disks have room for what a run takes.
+// Checks that the host and the disks have room for a run.
 #pragma once
 
 #include <functional>

@@ -171,7 +171,7 @@ void Trainer::add_reports() {
   for (std::size_t i = 0; i < reports.size(); ++i) of_ranks_[i].add(reports[i]);
 }
 
-// Every process has a rank, or all ranks are of this one.
+// Either every process has one rank, or this process has all.
 std::vector<RankRow> Trainer::gather_rows() {
   std::string own;
   for (std::size_t i = 0; i < of_ranks_.size(); ++i)

@@ -75,9 +75,9 @@ class Task {
   // Call it before any inputs: from here on only this part of each batch is needed, as others read the rest.
   // The task may still give the whole batch.
   virtual void take_share(BatchShare /*share*/) {}
-  // Returns the model's inputs at a step, which depend on nothing that happened before. They are valid
-  // until the next call, and of the whole batch; samples beyond this task's share may be of any tokens that
-  // there are.
+  // Returns the model's inputs at a step, which depend on nothing that happened before. The inputs are those
+  // of the whole batch, and valid until the next call; samples beyond this task's share may be of any tokens
+  // that there are.
   virtual std::vector<std::span<const std::int32_t>> inputs(std::uint64_t step) = 0;
 
   // Returns the samples of an epoch, which hold the data once.
@@ -99,7 +99,7 @@ class Task {
   // Returns the names of an evaluation's values, in their order.
   virtual std::vector<std::string> measures() const = 0;
 
-  // --sample: text from the model. A model that writes none does nothing.
+  // Writes text from the model, for --sample. A model that writes none does nothing.
   virtual void sample(const ReadParameter& /*read*/, const EmitText& /*emit*/) const {}
 };
 

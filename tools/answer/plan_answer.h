@@ -20,8 +20,8 @@ struct PlanQuestion {
   std::optional<ModelSpec> model;  // model that the graph was built from
   std::string machine;             // name for people; empty: the planner's default machine
   Machine rates;
-  // The file whose samples give the ops their times. The caller keeps it alive; null: the ops' times come
-  // from the rates alone.
+  // The file whose samples give the ops their times. The caller keeps the file alive; null: the ops' times
+  // come from the rates alone.
   const MachineFile* measured = nullptr;
   Budget budget;                   // device memory of each device; host memory of all devices together
   bool host_from_machine = false;  // the host budget is host_budget_for(*measured, devices())

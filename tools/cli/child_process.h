@@ -13,8 +13,8 @@ struct ChildEnd {
 };
 
 // Runs `words` with the given variables added to the environment, until it ends. Passes on signals that are
-// sent to this process alone; the terminal's signals reach the program anyway. Throws InvalidInput if it
-// cannot be started.
+// sent to this process alone; the terminal's signals reach the program anyway. Throws InvalidInput if the
+// program cannot be started.
 ChildEnd run_child(const std::vector<std::string>& words,
                    const std::vector<std::pair<std::string, std::string>>& variables);
 

@@ -39,8 +39,8 @@ CLI::App* add_run(CLI::App& app, RawRunOptions& raw);
 // nothing for other commands.
 std::vector<std::string> cut_program(std::vector<std::string>& words);
 
-// Throws InvalidInput if there is no program. Its words may stand among the options, and would be reported as
-// mistaken ones.
+// Throws InvalidInput if there is no program. The program's words may then stand among the options, and would
+// be reported as mistaken ones.
 void require_program(const RunCommand& command);
 
 // Throws InvalidInput that names the option and says what it takes.

@@ -122,8 +122,8 @@ class ParameterDecisions {
     return {{streamed, held}, 1};
   }
 
-  // Adds an early update. With a gradient that is made before the turn it may have ended by then, so
-  // it counts nowhere.
+  // Adds an early update. An update whose gradient is made before the turn may have ended by then, so it
+  // counts nowhere.
   void add_early_update(TensorId id, const Parameter& parameter, ShareCost& cost) const {
     if (parameter.gradient_bytes == 0) return;
     cost.back[share_host] += parameter.early_update;

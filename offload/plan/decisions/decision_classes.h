@@ -89,8 +89,8 @@ class DecisionClasses {
   const OpTimes times_;
   const OpTimes::Remakes remakes_;
   // Uniform steps by number. In steps 0 to 4 each bucket has the LoadChoice of that number, if it can, and
-  // each item that can be recomputed is. In steps 5, 6 and 7 all items are spilled, offloaded, kept. In step
-  // 8 each value that may be remade is, and the others are kept.
+  // each item that can be recomputed is recomputed. In step 5 all items are spilled, in step 6 offloaded, in
+  // step 7 kept. In step 8 each value that may be remade is remade, and the others are kept.
   StepMemory memory_;
   Bytes most_host_ = 0;
   StepCuts cuts_;

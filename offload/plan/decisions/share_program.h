@@ -1,5 +1,5 @@
-// A linear program that gives each decision a mixture of its options: a fraction of each. It minimises the
-// work of the busiest lane of each phase and keeps everything within memory.
+// A linear program that gives each decision a mixture of its options: a fraction of each. The program
+// minimises the work of the busiest lane of each phase and keeps everything within memory.
 //
 //   minimise  front + back + sum of prices
 //   where     on each lane, and at each cut, the work of a phase is at most `front` or `back` seconds,
@@ -23,7 +23,7 @@
 
 namespace stowage {
 
-// Lanes by their row of lane_table.
+// Lanes are numbered by their row of lane_table.
 inline constexpr std::size_t share_compute = index_of(LaneRole::compute), share_h2d = index_of(LaneRole::h2d),
                              share_d2h = index_of(LaneRole::d2h), share_host = index_of(LaneRole::host),
                              share_peer = index_of(LaneRole::peer), share_lanes = lane_roles;
@@ -45,7 +45,8 @@ struct ShareCost {
   void add(const ShareCost& other, double times);
 };
 
-// A number of alike decisions (`count`). Each takes any mixture of its options, of which there are 1 to 255.
+// A number of alike decisions (`count`). Each decision takes any mixture of its options, of which there are 1
+// to 255.
 struct ShareDecision {
   std::vector<ShareCost> options;
   double count = 1;

@@ -11,8 +11,8 @@
 // host updates all shares; nothing of the next step begins before. Blocks are rebuilt from inputs on the
 // device, or nothing is rebuilt.
 //
-// Unlike the original: the token table comes with the group that it is near to. It stays from forward to
-// backward, as in the original, but there the root module keeps it.
+// Unlike the original: the token table comes with the group that it is near to. The token table stays from
+// forward to backward, as in the original, where the root module keeps it.
 #include "offload/plan/policies/policies.h"
 
 namespace stowage {

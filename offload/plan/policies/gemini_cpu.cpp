@@ -10,8 +10,8 @@
 // next forward begins after the whole update. Activations: block inputs are kept on the device and blocks
 // rebuilt, or nothing is rebuilt.
 //
-// Several ranks: a chunk consists of all ranks' shares of it. It is gathered when it comes in and dropped
-// when it is released.
+// Several ranks: a chunk consists of all ranks' shares of it. A chunk is gathered when it comes in and
+// dropped when it is released.
 //
 // Overlap: version 0.1.13, for which there are published figures, moves a chunk when an op needs it; chunks
 // and ops take turns (distance 0). Later versions can fetch the next chunk beside the op

@@ -1,7 +1,7 @@
 // Other systems as plans: choices and extra waits say what each system would do with a graph on a machine.
 //
-// All emulations have the following in common. Some of it treats the systems better than, or
-// unlike, the originals.
+// All emulations have the following in common. Some of these points treat the systems better than, or unlike,
+// the originals.
 // - One engine, one allocator of arena bytes and one simulation: no fragmentation, no interpreter between
 //   two kernels, transfers at the link's measured speed from page-locked memory.
 // - The optimizer state is Stowage's, 10 bytes for each bf16 parameter rather than 12, with gradients in the

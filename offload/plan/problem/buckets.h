@@ -60,7 +60,7 @@ struct BucketOptions {
   // A parameter bucket is closed when it reaches this size. 0: each parameter has its own bucket.
   Bytes target_bytes = 0;
   // True: gradients share buckets as their parameters do. False: each gradient has its own bucket, with the
-  // role of an activation. That takes less memory if no gradient goes to the host.
+  // role of an activation. Separate buckets take less memory if no gradient goes to the host.
   bool group_gradients = true;
 };
 

@@ -8,7 +8,7 @@
 namespace stowage {
 namespace {
 
-// The first and last place in the execution order that uses an alias group.
+// The first and last place in the execution order at which an op uses an alias group.
 struct Need {
   TensorId group = no_id;
   std::size_t first = 0, last = 0;

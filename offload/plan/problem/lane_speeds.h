@@ -45,8 +45,8 @@ class LaneSpeeds {
 
 // The work that each lane is charged for the work of other lanes. For each lane, whichever lanes work with
 // it: its own progress (in seconds of its work alone) plus these fractions of the other lanes' progress is
-// at most the time that passes. So a bound that adds the charges stays a bound. All are 0 if lanes do not
-// slow each other.
+// at most the time that passes. So a bound that adds the charges stays a bound. All charges are 0 if lanes do
+// not slow each other.
 struct LaneSharing {
   double of_in = 0;                  // part of a prefetch's time, charged to the offloads' lane
   double of_out = 0;                 // part of an offload's time, charged to the prefetches' lane

@@ -110,8 +110,8 @@ struct PlannerSettings {
   // Most changes of one or two decisions that are tried in a cell, from each variant's best choices. A graph
   // with more single changes than that keeps its rounded choices: rounding costs it little.
   std::size_t trials = 100;
-  // Caps on a schedule's live bytes, as fractions of the cell's device memory. They are tried in turn until a
-  // schedule finds places.
+  // Caps on a schedule's live bytes, as fractions of the cell's device memory. The caps are tried in turn
+  // until a schedule finds places.
   std::vector<double> caps{0.99, 0.975, 0.96, 0.94, 0.92, 0.9, 0.85, 0.8, 0.7, 0.5};
   // After a candidate that finds no places, the cell's candidates with more than this fraction of its serial
   // bytes (Sketcher::serial_bytes) are left out, unless they are half as far above the minimum.

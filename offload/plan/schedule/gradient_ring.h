@@ -41,10 +41,10 @@ struct GradientRing {
 };
 
 // Returns the ring of the draft's early updates; an empty one unless they are made for good
-// (EarlyUpdates::final). Their gradients are in the ring, except those that rest on the host as sums of
-// micro-batches. The ring has 1/ring_part of these gradients' bytes, but no fewer than the two largest
-// together (a gradient that is cut counts as two slices). It is larger if the plan would otherwise offload a
-// gradient before the update by a previous owner of its bytes.
+// (EarlyUpdates::final). Gradients of these updates are in the ring, except those that rest on the host as
+// sums of micro-batches. The ring has 1/ring_part of these gradients' bytes, but no fewer than the two
+// largest together (a gradient that is cut counts as two slices). The ring is larger if the plan would
+// otherwise offload a gradient before the update by a previous owner of its bytes.
 //
 // Gradients enter the ring in the plan's order of offloads. Among those that leave behind the same
 // op, gradients that leave by slices come last, behind the others' updates and in the order of

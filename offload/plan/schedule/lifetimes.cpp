@@ -207,8 +207,8 @@ class LifetimeBuilder {
     at(lifetime).first_moved = first_host_slice(id);
   }
 
-  // Adds gradients or parts of the norm. They land on the host; a resident's gradient stays, except for the
-  // slices that the host updates. If the parameters leave between two units that use them (in two
+  // Adds gradients or parts of the norm. Gradients land on the host; a resident's gradient stays, except for
+  // the slices that the host updates. If the parameters leave between two units that use them (in two
   // micro-batches, or as tied parameters), so does the sum of their gradients.
   void add_landing(BucketId id) {
     const BucketId parameters = layout_.parameters_of[id];

@@ -37,10 +37,10 @@ void apply(const Change& change, const Problem& problem, Choices& choices) {
     choose(problem.items[change.index], static_cast<ActivationChoice>(change.level), choices);
 }
 
-// Searches locally around choices. It serves small graphs, where rounding the residency program's answer
-// costs most. Changes the choices of one item or parameter bucket, or of two, as long as `is_better` says
-// that a change is better. Asks about at most `trials` changes, and about none if the graph has more single
-// changes than that.
+// Searches locally around choices. The search is for small graphs, where rounding the residency program's
+// answer costs most. Changes the choices of one item or parameter bucket, or of two, as long as `is_better`
+// says that a change is better. Asks about at most `trials` changes, and about none if the graph has more
+// single changes than that.
 void improve_choices(const Problem& problem, Choices choices, std::size_t trials,
                      const std::function<bool(const Choices&)>& is_better) {
   const auto take = [&](const Change& one, const Change& other) {

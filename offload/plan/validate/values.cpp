@@ -158,8 +158,8 @@ class Memory {
     }
   }
 
-  // An update before the gate does not look at the clip scale. Only its commit may read what a
-  // speculated update leaves.
+  // An update before the gate does not look at the clip scale. Values that a speculated update leaves may be
+  // read by its commit only.
   void run_on_host(InstructionId id) {
     const Instruction& instruction = plan_.instructions[id];
     const Op& op = graph_.op(instruction.op);
