@@ -40,8 +40,8 @@ class Pending {
   // Returns the tags of `range` that have not passed.
   Tags in(Interval range) const;
   bool any_in(Interval range) const;
-  // Returns the end of the last piece in `range` that other lanes than `lane` may be using; 0 if there is
-  // none.
+  // Returns the end of the last piece in `range` that other lanes than `lane` may be using; 0
+  // if there is none.
   Bytes last_foreign_end(Interval range, const LaneClock& lane) const;
   // Returns all tags that have not passed, and drops pieces that have.
   Tags all();

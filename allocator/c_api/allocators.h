@@ -46,8 +46,8 @@ class Allocators {
   int snapshot(const char* path) noexcept;
   int forget_stream(int device, void* stream) noexcept;
   int begin_pool(int device, stowage_pool pool, StreamFilter wants) noexcept;
-  // Begins a pool like begin_pool, with the filter that `make` returns. An exception of `make` is the call's
-  // error.
+  // Begins a pool like begin_pool, with the filter that `make` returns. An exception of `make`
+  // is the call's error.
   int begin_pool_of(int device, stowage_pool pool, const std::function<StreamFilter()>& make) noexcept;
   int end_pool(int device, stowage_pool pool) noexcept;
   int release_pool(int device, stowage_pool pool) noexcept;

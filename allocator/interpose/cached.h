@@ -52,8 +52,8 @@ class Cached : public Service {
   std::shared_ptr<Card> open_card(CUcontext context) STOWAGE_REQUIRES(mutex_);
   std::shared_ptr<Card> card() STOWAGE_EXCLUDES(mutex_);
   CUdeviceptr take(Bytes bytes);
-  // Waits for the context's work, then frees the memory that was kept back before, and `address` unless it is
-  // 0.
+  // Waits for the context's work, then frees the memory that was kept back before, and `address`
+  // unless it is 0.
   CUresult release_behind_work(const std::shared_ptr<Card>& card, CUdeviceptr address)
       STOWAGE_EXCLUDES(mutex_);
 

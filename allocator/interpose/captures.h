@@ -12,8 +12,8 @@
 
 namespace stowage::interpose {
 
-// Thread-safe. No capture begins while a thread waits for a context, and no thread starts to wait while one
-// begins.
+// Thread-safe. No capture begins while a thread waits for a context, and no thread starts to
+// wait while one begins.
 class Captures {
  public:
   // `call` is the driver's function that begins a capture of `stream`, by the entry `entry`.

@@ -2,8 +2,8 @@
 // this way.
 //
 // RTLD_DEFAULT and RTLD_NEXT mean the object that calls, which the loader's dlsym knows by its return
-// address. Calls with these handles are passed on by a jump, with the caller's return address still on the
-// stack.
+// address. Calls with these handles are passed on by a jump, with the caller's return address
+// still on the stack.
 #include <dlfcn.h>
 
 #include "allocator/interpose/driver.h"

@@ -55,8 +55,8 @@ class Ledger {
   // Steps of a free in the order of `stream`. `take` returns the block once, before the driver frees it,
   // since then the address may belong to another thread at once. The block's bytes count until it is freed,
   // or until its address is granted again: the grant writes the free's line first, so that the record has
-  // each free before the next allocation of the address. `not_freed` puts the block back if the driver
-  // refuses.
+  // each free before the next allocation of the address. `not_freed` puts the block back
+  // if the driver refuses.
   std::optional<Block> take(std::uint64_t address, std::uint64_t stream = 0);
   void freed(std::uint64_t address, const Block& block, std::uint64_t stream);
   void not_freed(std::uint64_t address, const Block& block, int result);

@@ -41,8 +41,8 @@ class RecordWriter {
   void add(const RecordLine& line);
   void put(const RecordLine& line);  // like `add`, but the line is never written at once
   void flush();
-  // Returns a descriptor of the file, which the caller closes; -1: the file is absent or cannot be appended
-  // to.
+  // Returns a descriptor of the file, which the caller closes; -1: the file is absent or
+  // cannot be appended to.
   int open_file() const;
   bool can_append() const;
   void flush_to(int file);

@@ -21,8 +21,8 @@ namespace stowage::caching::replay {
 
 class Region {
  public:
-  // `space`: whole granules of `memory`'s range, which nobody else uses. Memory of these granules counts to
-  // `pool`.
+  // `space`: whole granules of `memory`'s range, which nobody else uses. Memory of these
+  // granules counts to `pool`.
   Region(Interval space, MappedMemory& memory, Pool& pool)
       : space_(space), granule_(memory.granule()), memory_(memory), pool_(pool) {}
 
@@ -51,8 +51,8 @@ class Region {
   // `bytes` and `needed` are members of that plan.
   void make_way(Bytes bytes, Bytes needed);
 
-  // Unmaps idle granules, `most` or a few more, since pieces go whole. Returns the number of granules
-  // unmapped.
+  // Unmaps idle granules, `most` or a few more, since pieces go whole. Returns the
+  // number of granules unmapped.
   std::uint64_t lend(std::uint64_t most) { return lend(most, {}); }
   // Returns how many granules `lend` could unmap.
   std::uint64_t lendable(std::uint64_t most) const { return length_of(recyclable(most, {})); }

@@ -68,8 +68,8 @@ class Server {
   Bytes bytes() const { return bytes_; }
   // Plan::needed of the plan in use; 0 without one.
   Bytes needed_bytes() const { return is_planned_ ? plan().needed : 0; }
-  // Returns true if the plan in use needs at one time less memory than its offsets span, so that granules
-  // move.
+  // Returns true if the plan in use needs at one time less memory than its offsets span,
+  // so that granules move.
   bool moves_granules() const { return is_planned_ && plan().needed + options_.granule <= plan().bytes; }
   // Counters; the fields of memory are 0.
   const PlanStatistics& statistics() const { return statistics_; }

@@ -229,8 +229,8 @@ class EngineGroup::Implementation {
       exchange_->send(static_cast<int>(share.rank), to - from, read, place);
     });
   }
-  // Makes bytes that only other processes keep, and drops them, so that a file is still read from begin to
-  // end.
+  // Makes bytes that only other processes keep, and drops them, so that a file is still read
+  // from begin to end.
   static void make_in_vain(Bytes begin, Bytes end, const Engine::FillPiece& piece) {
     std::vector<std::byte> unused(std::min(ValueExchange::most_bytes, end - begin));
     for (Bytes from = begin; from < end; from += unused.size())

@@ -14,8 +14,8 @@ namespace stowage {
 
 class ResultReader {
  public:
-  // All arguments must outlive the reader. Allocates staging_memory of `largest` bytes, at most 4 MiB. Throws
-  // OutOfMemory.
+  // All arguments must outlive the reader. Allocates staging_memory of `largest` bytes, at most
+  // 4 MiB. Throws OutOfMemory.
   ResultReader(Device& device, const Lanes& lanes, Bytes largest, bool pageable_fallback)
       : device_(device),
         lanes_(lanes),

@@ -51,8 +51,8 @@ void check_generation(const Options& options) {
               : "--generate: which model? give --checkpoint DIR, --resume PATH or --init DIR");
 }
 
-// Refuses --optimizer-in-backward with options by which a step may have to be taken back, or that it makes
-// useless.
+// Refuses --optimizer-in-backward with options by which a step may have to be taken back, or
+// that it makes useless.
 void check_optimizer_in_backward(const Options& options, const RawOptions& raw) {
   if (!options.plan.optimizer_in_backward) return;
   const char* flag = "--optimizer-in-backward";
@@ -229,8 +229,8 @@ void check_needs(const Options& options, const IsGiven& given) {
   }
 }
 
-// Returns the message about the first word that no flag takes, with the flags that it may be the beginning
-// of.
+// Returns the message about the first word that no flag takes, with the flags that it may
+// be the beginning of.
 std::string unexpected(const CLI::App& app, const std::vector<std::string>& words) {
   const auto flag =
       std::find_if(words.begin(), words.end(), [](const auto& word) { return word.starts_with("-"); });

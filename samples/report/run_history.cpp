@@ -73,8 +73,8 @@ RunHistory::Group bytes_group(const Setup& setup, const RunStatistics& run) {
            {"out per step", format_bytes(run.d2h_bytes()), planned(plan.d2h_bytes)}}};
 }
 
-// Returns a line with one value in every step; empty unless the value is above 0, as a logarithmic axis needs
-// it.
+// Returns a line with one value in every step; empty unless the value is above 0, as a
+// logarithmic axis needs it.
 RunLine constant(const std::string& name, double value, const std::vector<RunColumn>& beside) {
   RunLine line{.name = name};
   if (!beside.empty() && value > 0)

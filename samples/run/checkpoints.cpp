@@ -218,8 +218,8 @@ void RunCheckpoints::keep_head_tokens() {
   configuration_[head_tokens_field] = text;
 }
 
-// Requires of a run without steps only that the model computes the same and was not trained on the evaluation
-// data.
+// Requires of a run without steps only that the model computes the same and was not trained
+// on the evaluation data.
 void RunCheckpoints::keep_training(std::map<std::string, std::string>& wanted) {
   // The checkpoint's graph has these moments.
   options_.moments = moments_in(start_->state(), start_->folder());

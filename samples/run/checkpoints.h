@@ -13,8 +13,8 @@
 
 namespace stowage::samples {
 
-// Returns the fields that a resumed run must have in common with the run that it continues. `task`:
-// Task::configuration.
+// Returns the fields that a resumed run must have in common with the run that
+// it continues. `task`: Task::configuration.
 std::map<std::string, std::string> configuration_of(const Options& options,
                                                     const std::map<std::string, std::string>& task);
 

@@ -93,8 +93,8 @@ class Task {
   virtual ModelDescription description() const = 0;
   virtual std::map<std::string, std::string> files() const { return {}; }
 
-  // Evaluates on the CPU, without dropout; equal parameters give equal values. Call it only with
-  // --evaluate-every.
+  // Evaluates on the CPU, without dropout; equal parameters give equal values. Call
+  // it only with --evaluate-every.
   virtual Evaluation evaluate(const ReadParameter& read) = 0;
   // Returns the names of an evaluation's values, in their order.
   virtual std::vector<std::string> measures() const = 0;

@@ -111,8 +111,8 @@ struct NeedLines {
   Bytes overhead = 0, overhead_for_peers = 0;  // `overhead_for_peers` is a part of `overhead`
 };
 void add_need(Lines& lines, const NeedLines& need);
-// Adds lines that say where the plan keeps parameters, optimizer state and activations. `bucket`:
-// Plan::bucket_bytes.
+// Adds lines that say where the plan keeps parameters, optimizer state
+// and activations. `bucket`: Plan::bucket_bytes.
 void add_tally(Lines& lines, const PlanTally& where, Bytes bucket);
 void add_clipped(Lines& lines, double half_clipped_seconds, double clipped_seconds);
 

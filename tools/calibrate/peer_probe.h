@@ -23,8 +23,8 @@ struct PeerProbeOptions {
 // Lets all devices gather and exchange wholes of each size at the same time, and copy both ways. `devices`:
 // two or more, all CUDA cards or all simulated ones, which reach each other by `link`. `file` has the link of
 // one device alone. Takes two wholes of each device, and 16 MiB four times; gives all back. Throws
-// DeviceError, OutOfMemory, CommunicatorError; and InvalidInput, with what to do, if cards cannot reach each
-// other.
+// DeviceError, OutOfMemory, CommunicatorError; and InvalidInput, with what to do, if cards
+// cannot reach each other.
 PeerDevices measure_peers(std::span<Device* const> devices, const CommunicatorOptions& link,
                           const PeerProbeOptions& options, const MachineFile& file);
 

@@ -51,8 +51,8 @@ class StepProbe {
   // A step whose learning rate is 0.
   Step step();
   // Makes at least `least` steps, and more as long as `more` returns true. Returns each op's median, enlarged
-  // so that they add up to the median of all ops: a disturbance now and then hardly shows in an op's own
-  // median.
+  // so that they add up to the median of all ops: a disturbance now and then hardly shows in
+  // an op's own median.
   Step steps(int least, const std::function<bool()>& more);
 
  private:
@@ -76,8 +76,8 @@ std::function<bool()> for_seconds(double seconds);
 // Measures three shares of `machine` with steps of `run`: the speed that compute keeps while one direction of
 // a link like `link` is busy, and the speeds that compute and host lane keep while both work. These shares
 // matter for a device that computes with the host's own cores. `alone` is the seconds of a step with nothing
-// beside it, and `machine.host_bytes_per_second` must be set. Takes 16 bytes of host memory for each of the
-// `elements`.
+// beside it, and `machine.host_bytes_per_second` must be set. Takes 16 bytes of host memory for
+// each of the `elements`.
 inline constexpr std::int64_t share_elements = std::int64_t{4} << 20U;
 void measure_shares(StepProbe& run, double alone, const Link& link, Machine& machine,
                     std::int64_t elements = share_elements);

@@ -19,8 +19,8 @@ std::filesystem::path machines_folder();
 std::vector<std::string> machine_names(const std::filesystem::path& folder);
 
 // `choice` is a file where it contains '/' or ends in ".json", "here" (src/machine/chosen_machine.h), else a
-// name in `folder`. Throws InvalidInput that names the choice and, if it is a name, lists the names in
-// `folder`.
+// name in `folder`. Throws InvalidInput that names the choice and, if it is a name, lists
+// the names in `folder`.
 MachineFile read_machine(const std::string& choice, const std::filesystem::path& folder);
 
 // Returns a line for each machine: name, device, memory, how its numbers came about. The last line is "here",

@@ -45,8 +45,8 @@ struct MaxModel {
 };
 
 // Finds the largest size by bisection: if a size fits, all below it on the ladder do. `question` lacks the
-// model and its graph. `plan` receives the plan, as in answer(). Throws InvalidInput if nothing limits the
-// size.
+// model and its graph. `plan` receives the plan, as in answer(). Throws InvalidInput if
+// nothing limits the size.
 MaxModel max_model(PlanQuestion question, const std::vector<GptSize>& ladder, const ModelWords& words,
                    DataType type, const Progress& progress, Plan* plan = nullptr);
 

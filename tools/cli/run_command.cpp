@@ -107,8 +107,8 @@ void add_running_processes(const std::string& folder, std::set<int>& running) {
 }
 
 // Returns the processes that still run when the program has ended. A process that is forked while the list is
-// read may be missing from it, and its parent gone at the next reading: the list is read until nothing new is
-// found.
+// read may be missing from it, and its parent gone at the next reading: the list is read until
+// nothing new is found.
 std::set<int> running_processes(const std::string& folder) {
   std::set<int> running;
   std::size_t before = 0;
@@ -181,8 +181,8 @@ class RecordFile {
 
   const std::string& path() const { return path_; }
 
-  // The folder for lines that are not in the file yet; "": no folder can be made, and each line is written at
-  // once.
+  // The folder for lines that are not in the file yet; "": no folder can be made, and each line
+  // is written at once.
   const std::string& pending() const { return pending_path_; }
 
   void finish() {

@@ -114,8 +114,8 @@ void add_spill(RunSpill& spill, const Row& row) {
   hold_spilled(spill, row.time);
 }
 
-// Adds the line of a process's end, or of its first call's end: what the process holds now it has held until
-// then.
+// Adds the line of a process's end, or of its first call's end: what the process holds now it
+// has held until then.
 void add_calls(RunProcess& process, const Row& row) {
   process.has_ended = true;
   process.calls = std::max(process.calls, number_in<std::uint64_t>(row.detail).value_or(0));

@@ -125,8 +125,8 @@ std::string spilled_text(const Spilled& spilled) {
       exact(spilled.sum.peak));
 }
 
-// Returns what is known about the cost of spilling. The number of times a program touches its memory is not
-// known.
+// Returns what is known about the cost of spilling. The number of times a program touches its
+// memory is not known.
 std::string spill_cost(const Spilled& spilled) {
   return fmt::format(
       "{:.3g} GiB s of memory lived across the link, {} of all that the program held of the card and the "

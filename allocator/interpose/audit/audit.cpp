@@ -48,8 +48,8 @@ bool has_soname(const link_map* object, const char* name) {
   return false;
 }
 
-// Returns the number of symbols in the table, read from the old-style hash table that the library is linked
-// with.
+// Returns the number of symbols in the table, read from the old-style hash table that the
+// library is linked with.
 std::uint32_t symbol_count(const link_map* object) {
   const auto hash = dynamic_address(object, DT_HASH);
   return hash == 0 ? 0 : at<std::uint32_t>(hash)[1];

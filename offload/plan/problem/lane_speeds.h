@@ -18,8 +18,8 @@ constexpr LaneMask mask_of(LaneRole lane) { return LaneMask{1} << static_cast<st
 // Returns the machine with lanes that do not slow each other.
 Machine without_contention(Machine machine);
 
-// Returns the machine in which each direction of the link has the speed that it has beside the other
-// direction.
+// Returns the machine in which each direction of the link has the speed that it has
+// beside the other direction.
 Machine with_link_contention(Machine machine);
 
 class LaneSpeeds {

@@ -132,8 +132,8 @@ class Cells {
   std::map<Bytes, std::map<std::size_t, double>> bounds_;
 };
 
-// The fewest host bytes that a step's plans take within some device memory. An Infeasible answer names these
-// bytes.
+// The fewest host bytes that a step's plans take within some device memory. An Infeasible
+// answer names these bytes.
 struct FewestHost {
   std::vector<RankedPlan> plans;  // all plans that the search found
   Bytes bytes = unlimited;        // fewest host bytes of all plans; unlimited: there is no plan
