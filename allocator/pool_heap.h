@@ -3,8 +3,9 @@
 // Tiny, small and large blocks have a zone each. Small and large blocks take mapped granules of each other's
 // zone before new memory is mapped. Tiny blocks enter another zone only as a last resort: one tiny block
 // saves little memory, but keeps a whole granule from being moved. Mapped granules that no block touches are
-// *spare*: the next block there takes them as they are, and elsewhere they can be unmapped to map as many
-// where they are wanted. Pure data: it calls no device; whoever maps and unmaps tells it. Not synchronised.
+// *spare*: the next block there takes them as they are, and spare granules can be unmapped so that as many
+// can be mapped where they are wanted. Pure data: it calls no device; whoever maps and unmaps
+// tells it. Not synchronised.
 #pragma once
 
 #include <array>

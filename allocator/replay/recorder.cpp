@@ -51,7 +51,7 @@ std::vector<RecordedRequest> Recorder::requests_in(std::size_t begin, std::size_
   for (std::size_t i = begin; i < end; ++i) {
     const Operation& operation = operations_[i];
     if (operation.bytes == 0) continue;
-    const bool is_freed = operation.partner < end;  // false for no_place
+    const bool is_freed = operation.partner < end;  // false if `partner` is no_place
     requests.push_back({operation.bytes, operation.stream, i - begin,
                         is_freed ? operation.partner - begin : RecordedRequest::never});
   }

@@ -4,7 +4,8 @@
 // stream wait for `waits`, calls `map_granules`, and `take` once both have worked; `give` when the block
 // goes. Invariants between calls:
 //   - every byte of a taken place is mapped, and no two taken places share a byte;
-//   - a mapped granule that no taken place touches is idle. It is lent to whoever needs memory, and is mapped
+// - a mapped granule that no taken place touches is idle. An idle granule is lent to whoever needs memory,
+// and is mapped
 //     again where a place needs it.
 // REQUIRES: the allocator's mutex, for every call but bytes() and at().
 #pragma once

@@ -15,7 +15,7 @@
 //
 // The server knows offsets alone; their owner maps the bytes (region.h) up to bytes(). The owner lets one
 // stream wait for another where blocks of both share bytes, as in some plans and when plans change. Not
-// thread-safe: a plan goes by the order of requests.
+// thread-safe: plans depend on the order of requests.
 #pragma once
 
 #include <cstddef>

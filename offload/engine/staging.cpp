@@ -7,7 +7,7 @@ namespace stowage {
 namespace {
 
 constexpr Bytes staging_bytes = 4_MiB;
-constexpr Bytes least_spare_bytes = 256_KiB;  // less is not worth it, because the host waits for each piece
+constexpr Bytes least_spare_bytes = 256_KiB;  // the host waits for each piece, so smaller pieces are too slow
 constexpr Bytes piece_alignment = 64;         // keeps every element within one piece
 
 }  // namespace

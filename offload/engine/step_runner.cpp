@@ -20,7 +20,7 @@ void StepRunner::enqueue_one(InstructionId id, Parity parity, bool step_before) 
     else if (step_before)
       device_.wait(lane, events_.end(1 - parity, wait.instruction));
   }
-  // A lifetime takes over all its bytes, so that the device can check that their previous owner is done.
+  // A lifetime takes over all its bytes, so that the device can check that the bytes' previous owner is done.
   for (const DeviceRange& range : bound_[id].begun) device_.discard(lane, range.address, range.bytes);
   if (events_.records_begin(id)) device_.record(events_.begin(parity, id), lane);
   enqueue_work(id, parity);

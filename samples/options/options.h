@@ -78,7 +78,7 @@ struct Options {
   bool trains_nothing = false;  // --steps 0 was given; `steps` becomes the steps that a resumed run has made
   bool verify = false;          // compares the bits of every replay
   std::uint64_t sample_tokens = 0;
-  // Paths to write, empty: not wanted.
+  // Paths of output files; empty: the output is not wanted.
   std::string plan_file;
   std::string log_file;
   std::string trace_file;
@@ -111,7 +111,7 @@ inline std::int64_t positions_of(const Options& options) {
   return options.initial ? options.initial->positions : options.model.sequence;
 }
 
-// "train_gpt" or "train_bert".
+// Returns "train_gpt" or "train_bert".
 const char* program_name(ModelKind kind);
 
 // Returns `sizes` as those of a BERT with its pre-training heads.

@@ -28,8 +28,8 @@ class InitialModel {
   std::optional<TensorFiles> files_;
 };
 
-// The folder of --export; nothing without it, or with --plan-only. Made before the work, so that a bad place
-// is reported at once.
+// The folder of --export; nothing without it, or with --plan-only. The folder is made before the work, so
+// that a bad place is reported at once.
 class ExportedModel {
  public:
   // Throws InvalidInput naming --export.

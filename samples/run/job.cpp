@@ -145,7 +145,8 @@ void Job::together(const std::function<void()>& work) {
       first_code = of_rank;
     }
   } catch (const CommunicatorError&) {
-    if (failure) std::rethrow_exception(failure);  // the failure caused the CommunicatorError
+    // The CommunicatorError is only a consequence of this failure.
+    if (failure) std::rethrow_exception(failure);
     throw;
   }
   if (first == size()) return;

@@ -158,8 +158,8 @@ void require_possible(Model& model, const Options& options, const RunDevice& pre
                      (prepared.cards.here.empty() ? "" : "; context and libraries take more of a card"));
 }
 
-// Prepares and plans for all devices; `laps` has seen them opened. Prints what was found, and writes the plan
-// if it is asked for.
+// Prepares and plans for all devices; `laps` has timed their opening. Prints what was found, and writes the
+// plan if it is asked for.
 void prepare_and_plan(Beginning& run, Options& options, Setup& setup, RunDevice& prepared, Plan& plan,
                       Laps& laps) {
   require_possible(run.model, options, prepared);

@@ -31,7 +31,7 @@ struct ModelSpec {
   std::int64_t tokens() const { return batch * sequence; }
 };
 
-// "gpt, 24 layers, width 1024, heads 16, vocabulary 50304"
+// Returns a text such as "gpt, 24 layers, width 1024, heads 16, vocabulary 50304".
 std::string describe(const ModelSpec& spec);
 
 }  // namespace stowage

@@ -68,7 +68,8 @@ class Rank {
   }
 
  private:
-  // Returns the seconds of a collective. A small one before it lets all devices begin at once.
+  // Returns the seconds of a collective. A small collective before the measured one lets all
+  // devices begin at once.
   double seconds(const std::function<void()>& collective) {
     communicator_.all_gather(lane_.id(), to_.data(), alignment);
     return stopwatch_.seconds(collective);

@@ -49,9 +49,9 @@ struct UnderwayLine {
   double seconds = 0;  // seconds passed so far
   double share = -1;   // part of the work that is done, 0 to 1; negative: not known
 };
-// "planning 1,204 operations: 45%, 3 s", cut to a terminal's columns.
+// Returns a line such as "planning 1,204 operations: 45%, 3 s", cut to a terminal's columns.
 std::string terminal_line(const UnderwayLine& line, int columns);
-// "planning      1,204 operations\n", in the columns of the table that follows.
+// Returns a line such as "planning 1,204 operations\n", in the columns of the table that follows.
 std::string plain_line(const UnderwayLine& line);
 
 class Underway {

@@ -51,7 +51,7 @@ std::string run_html(const RunHistory& run);
 // Returns a line on how the step ends up: "fits", or which budget it breaks.
 std::string verdict_html(const Plan& plan, const Machine& machine, const Budget& budget);
 
-// "245 ms", "1.32 s": for people.
+// Returns a text for people such as "245 ms" or "1.32 s".
 std::string seconds_text(double seconds);
 
 }  // namespace stowage::report

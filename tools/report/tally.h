@@ -32,15 +32,15 @@ struct HostTally {
   Bytes total() const { return weights + moments + gradients + undo + activations + inputs; }
 };
 HostTally host_tally(const Graph& graph, const Plan& plan);
-// "14.02 bytes a parameter: weights 4.00, moments 8.00, gradients 2.00, undo records 0.00, activations 0.02,
-// inputs 0.00"
+// Returns a text such as "14.02 bytes a parameter: weights 4.00, moments 8.00, gradients 2.00, undo records
+// 0.00, activations 0.02, inputs 0.00"
 std::string host_text(const HostTally& tally, std::uint64_t parameters);
 
-// "3 of 4 on the host begin before the gate; undo records 12.50 MiB", "3 of 4 on the host are made in
-// backward, for good; their gradients take turns in 12.50 MiB", or "4 on the host".
+// Returns a text such as "3 of 4 on the host begin before the gate; undo records 12.50 MiB", "3 of 4 on the
+// host are made in backward, for good; their gradients take turns in 12.50 MiB", or "4 on the host".
 std::string updates_text(const PlanTally& tally);
 
-// "4 (12.50 MiB)"
+// Returns count and bytes, such as "4 (12.50 MiB)".
 std::string text(const Tally& tally);
 
 // Elements of all parameters; on one of several ranks, elements of the whole parameters that it gathers.
@@ -53,9 +53,9 @@ ParameterCount parameter_count(const Graph& graph);
 // without others.
 Bytes peer_bytes(const Graph& graph, const Plan& plan);
 
-// "4 micro-batches in 2 gradient groups", or "4 micro-batches" where there is one group.
+// Returns "4 micro-batches in 2 gradient groups", or "4 micro-batches" for one group.
 std::string micro_batches_text(const Graph& graph);
-// "4 micro-batches, each half-block for all of them (layer_major)".
+// Returns a text such as "4 micro-batches, each half-block for all of them (layer_major)".
 std::string micro_batches_text(const Graph& graph, MicroBatchOrder order);
 
 }  // namespace stowage

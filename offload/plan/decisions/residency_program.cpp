@@ -173,7 +173,7 @@ Choices ResidencyProgram::round(const Mixture& mixture, Rounding rounding) const
     return std::tuple(a.member->position, a.member->index) < std::tuple(b.member->position, b.member->index);
   });
   Choices choices = lowest_choices(problem_);
-  std::map<std::size_t, std::vector<double>> owed;  // remainders by kind and option
+  std::map<std::size_t, std::vector<double>> owed;  // remainders of earlier decisions, by kind and option
   const bool is_balanced = rounding == Rounding::balanced;
   const std::map<std::size_t, std::size_t> of_kind = members_by_kind();
   const std::vector<double> weight = is_balanced ? weights(mixture) : std::vector<double>();

@@ -27,7 +27,7 @@ class ResidencyProgram {
   ResidencyProgram(const Problem& problem, const PlannerSettings& settings);
 
   struct Mixture {
-    // The step's time if its lanes overlap perfectly, plus the prices of its choices. Meaningless in a
+    // Seconds of the step if its lanes overlap perfectly, plus the prices of its choices. Meaningless in a
     // mixture that least_host() returns.
     double seconds = 0;
     bool fits = false;  // the mixture fits into each row of device memory, and into host memory

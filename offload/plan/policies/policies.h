@@ -25,12 +25,12 @@
 
 namespace stowage {
 
-// How activations are treated: blocks are rebuilt from inputs on the device, or from inputs on the host, or
-// all activations are kept.
+// Treatment of activations: blocks are rebuilt from inputs on the device, or from inputs on the host, or all
+// activations are kept.
 enum class Activations : std::uint8_t { checkpoint, checkpoint_on_host, keep };
 std::string_view to_string(Activations activations);
-// How whole parameters, gathered from all ranks' shares, are treated after forward: they stay for backward,
-// or are dropped and gathered again.
+// Treatment, after forward, of whole parameters gathered from all ranks' shares: they stay for backward, or
+// are dropped and gathered again.
 enum class Gathered : std::uint8_t { stay, again };
 std::string_view to_string(Gathered gathered);
 

@@ -1,6 +1,6 @@
 // ZeRO-Infinity with everything in host memory: Rajbhandari et al., "ZeRO-Infinity: Breaking the GPU Memory
 // Wall for Extreme Scale Deep Learning", SC 2021 (arXiv 2104.07857). DeepSpeed's ZeRO-3 Offload is a part of
-// it. On several ranks: ZeRO-3 with `offload_param` and `offload_optimizer` (DeepSpeed's
+// ZeRO-Infinity. On several ranks: ZeRO-3 with `offload_param` and `offload_optimizer` (DeepSpeed's
 // runtime/zero/partitioned_param_coordinator.py, config.py).
 //
 // Like the original: parameters are on the host. Parameters are brought in for each module before its

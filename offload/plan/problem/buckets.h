@@ -78,8 +78,8 @@ BucketLayout make_buckets(const Graph& graph, const std::vector<TensorId>& group
 
 // Returns, by op, the lane on which the op runs if it runs on the device. The peer lane runs collectives
 // (launch_table.h) and backward ops that read nothing but the results of collectives, such as the sum of the
-// received shares of a gradient, and its part of the norm. So no op of the compute lane waits until gradients
-// are exchanged. The compute lane runs all other ops.
+// received shares of a gradient, and its part of the norm. With these ops on the peer lane, no op of the
+// compute lane waits until gradients are exchanged. The compute lane runs all other ops.
 std::vector<LaneRole> op_lanes(const Graph& graph);
 
 }  // namespace stowage

@@ -43,7 +43,7 @@ struct PlannerSettings {
   // More variants (cells.h), beside one tensor in each bucket and replays within units:
   // Buckets of a size that the link moves efficiently.
   bool efficient_buckets = true;
-  // Replays of whole Transformer blocks or nothing.
+  // Variants whose replays rebuild whole Transformer blocks or nothing.
   bool whole_blocks = true;
   // Replays within so many consecutive units as one (units.h), if at least crossing_share of the
   // activations' bytes crosses units.

@@ -68,7 +68,7 @@ struct LaneState {
   std::size_t condition = 0;  // that instruction's first condition that is not known to hold
   Stage stage = Stage::waiting;
   double begin = 0;
-  double event = infinite;  // when the latency, or the work at the present speed, ends
+  double event = infinite;  // time at which the latency, or the work at the present speed, ends
   double left = 0;          // seconds of work left at full speed, as of `since`
   double since = 0;
   double speed = 1;

@@ -269,7 +269,7 @@ class Memory {
   std::vector<Copy> arena_;  // the device's copy of each lifetime
   std::vector<std::vector<LifetimeId>> neighbours_;
   std::vector<std::vector<LifetimeId>> ending_;          // lifetimes that end behind each instruction
-  std::vector<std::vector<LifetimeId>> stays_of_;        // by bucket: its lifetimes without an end
+  std::vector<std::vector<LifetimeId>> stays_of_;        // lifetimes without an end, by bucket
   std::vector<std::vector<InstructionId>> offloads_of_;  // offloads of each bucket
   std::vector<std::vector<InstructionId>> makers_of_;  // by tensor: instructions on the device that write it
   std::vector<std::vector<TensorId>> pieces_;          // by tensor: its slices, or itself
