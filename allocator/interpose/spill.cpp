@@ -89,7 +89,7 @@ SpillAnswer Spill::allocate(const AllocateCall& call, const Block& block) {
         return {};
       }
     }
-    // Memory that streams have yet to pass may make room.
+    // Waits for frees that streams have not reached yet, since these may make room.
     if (waited || !wait_for_room()) {
       return {CUDA_ERROR_OUT_OF_MEMORY, piece.full ? "spill=full" : "spill=failed"};
     }

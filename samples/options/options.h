@@ -27,7 +27,7 @@ struct Options {
   GptConfig model;                          // sizes of a GPT, or of a BERT: see bert_sizes
   DataType type = DataType::f32;            // type of weights and activations
   std::uint64_t steps = 200;
-  // Epochs given instead of `steps`, and turned into these once the data is known.
+  // Number of epochs, given instead of `steps`; `steps` is computed from it once the data is known.
   std::optional<double> epochs;
   double learning_rate = 1e-3;
   std::uint64_t warmup = 30;  // number of steps

@@ -22,7 +22,7 @@ std::string seconds_with_share(double seconds, double of) {
   return fmt::format("{} ({:+.1f}%)", format_seconds(seconds), 100 * (seconds / of - 1));
 }
 
-// A diverged loss is printed with fewer than four places behind the point.
+// A diverged loss may be huge, and is printed in scientific notation.
 std::string loss_text(double loss) {
   return std::abs(loss) < 1e6 ? fmt::format("{:.4f}", loss) : fmt::format("{:.3e}", loss);
 }

@@ -72,7 +72,7 @@ class RunRecorder {
   ColumnLine rate_;
   ColumnLine norm_;
   ColumnLine seconds_;
-  std::vector<Evaluation> evaluations_;  // in the order of their first value
+  std::vector<Evaluation> evaluations_;  // evaluations by name, in the order of their first value
   EvaluationRecord evaluated_;           // the last evaluation
   std::optional<std::uint64_t> best_;    // the step with the least loss, with --keep-best
   std::uint64_t before_ = 0;             // steps that an earlier run made

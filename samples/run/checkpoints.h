@@ -69,7 +69,7 @@ class RunCheckpoints {
   void after_step(EngineGroup& engine);
   // Saves the last step unless it is saved already, and waits until it is on the disk.
   void finish(EngineGroup& engine);
-  // Throws Error where some save failed.
+  // Throws Error if a save has failed.
   void require_saved() const;
   // Waits for a running save. Returns the path of the newest checkpoint of fewer steps than the engine has
   // completed, or of the checkpoint that the run began with; "" if there is none.

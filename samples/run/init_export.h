@@ -12,7 +12,7 @@
 
 namespace stowage::samples {
 
-// The files of --init; nothing without it.
+// The model files of --init; empty without --init.
 class InitialModel {
  public:
   // Throws InvalidInput naming --init: the files are not those of the graph's model.

@@ -1,4 +1,4 @@
-// BertTask: what train_bert trains: masked tokens, and whether one piece of text follows another.
+// BertTask: the task of train_bert, to predict masked tokens, and whether one piece of text follows another.
 #pragma once
 
 #include <memory>

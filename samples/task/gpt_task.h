@@ -1,4 +1,4 @@
-// GptTask: what train_gpt trains: the next token of a text, or of token shards.
+// GptTask: the task of train_gpt, to predict the next token of a text or of token shards.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// Task: what a program trains: its model, the inputs of each step, and the description of both. The rest of a
+// Task: the model that a program trains, the inputs of each step, and the description of both. The rest of a
 // run is the same for every program.
 #pragma once
 
@@ -30,7 +30,7 @@ struct ModelInput {
 
 struct BuiltModel {
   Value loss;
-  std::vector<ModelInput> inputs;  // in the same order as in Task::inputs
+  std::vector<ModelInput> inputs;  // inputs in the same order as in Task::inputs
 };
 
 // Builds a task's model with these sizes.

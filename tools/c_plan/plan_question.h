@@ -22,7 +22,7 @@ struct ShippedMachine {
   std::string_view name;
   std::string_view text;  // the machine file's JSON
 };
-// Sorted by name.
+// Returns the machine files, sorted by name.
 std::span<const ShippedMachine> shipped_machines();
 
 }  // namespace stowage

@@ -1,4 +1,5 @@
-// `stowage replay`: what allocators would hold for a program's allocations, and how fast they answer.
+// `stowage replay`: how much memory allocators would hold for a program's allocations, and
+// how fast they answer.
 #pragma once
 
 #include <functional>

@@ -152,8 +152,8 @@ PytorchModel::Block* PytorchModel::take_expanded(Pool& pool, Bytes bytes, std::u
   return block;
 }
 
-// find_expandable_block: the lowest unmapped addresses that, with what is free around them, are enough; a new
-// range where there are none.
+// find_expandable_block: returns the lowest unmapped addresses that suffice together with the free bytes
+// around them; a new range if there are none.
 PytorchModel::Block* PytorchModel::find_expandable(Pool& pool, Bytes bytes, std::uint32_t stream) {
   const auto is_enough = [&](const Block* block) {
     Bytes together = 0;

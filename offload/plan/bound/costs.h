@@ -8,8 +8,8 @@
 
 namespace stowage {
 
-// How the two directions of the link count. On some machines they slow each other, and peers' bytes may slow
-// both (machine.h). Either of the two bounds may be the higher one.
+// How the two directions of the link count. On some machines the two directions slow each other, and peers'
+// bytes may slow both (machine.h). Either of the two bounds may be the higher one.
 enum class BoundLinks : std::uint8_t {
   apart,   // counts each direction alone, as if all other lanes stood still
   shared,  // adds to each a part of the other lanes' time; less of a link's time then counts as idle

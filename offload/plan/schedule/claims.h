@@ -38,7 +38,7 @@ class Claims {
   // that order.
   std::vector<LifetimeId> turns_;
   // By lifetime: the position from which the host has the lifetime's value. The bucket's previous lifetime,
-  // offload included, ends there. The clip scale's own lifetime, behind the gate, begins there.
+  // offload included, ends there. The lifetime of the clip scale behind the gate begins at that position.
   std::vector<Position> earliest_;
   std::vector<LifetimeId> by_last_;  // all lifetimes, sorted by `last`
 };

@@ -215,7 +215,8 @@ class Assembler {
     const std::vector<LifetimeId> firsts = by_position(&DraftLifetime::first);
     const std::vector<LifetimeId> lasts = by_position(&DraftLifetime::last);
     std::size_t left = 0, taken_from = 0;
-    Bytes rest = most_live(firsts, lasts);  // bytes that `owner` left; at first those that nobody has had
+    Bytes rest =
+        most_live(firsts, lasts);  // bytes of `owner` not taken again yet; at first bytes without an owner
     LifetimeId owner = no_id;
     for (LifetimeId id : firsts) {
       while (left < lasts.size() && draft_.lifetimes[lasts[left]].last <= draft_.lifetimes[id].first) ++left;

@@ -29,7 +29,8 @@ void set_uses(Draft& draft) {
 // Returns live bytes by position. `of` returns the interval in which a lifetime is live.
 template <class Interval>
 std::vector<Bytes> live_bytes(const Draft& draft, const BucketLayout& layout, Interval&& of) {
-  std::vector<Bytes> live(draft.sequence.size() + 1, 0);  // first differences, which wrap around
+  // Bytes that begin less bytes that end, by position; unsigned, so they wrap around.
+  std::vector<Bytes> live(draft.sequence.size() + 1, 0);
   for (const DraftLifetime& lifetime : draft.lifetimes) {
     const auto [first, last] = of(lifetime);
     live[static_cast<std::size_t>(first)] += layout.buckets[lifetime.bucket].bytes;

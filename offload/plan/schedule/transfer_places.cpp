@@ -113,7 +113,7 @@ class TransferPlaces {
   const Problem& problem_;
   const Draft& draft_;
   std::vector<Bytes> offsets_;
-  Bytes capacity_ = 0, bottom_ = 0;  // bottom_: the residents' end
+  Bytes capacity_ = 0, bottom_ = 0;  // bottom_: where the residents end
   std::vector<Block> blocks_;        // block of each lifetime
   placement::Windows windows_;
   std::vector<std::vector<LifetimeId>> in_window_;

@@ -11,11 +11,11 @@ struct Value {
   TensorId tensor = no_id;  // no_id: the bytes are undefined
   std::uint32_t version = 0;
   bool is_speculated = false;  // a speculated update made the value, and its commit has not run yet
-  OpId by = no_id;             // the op that made it on the host
+  OpId by = no_id;             // the op that made the value on the host
 };
 
-// The values of one copy of a bucket, by offset inside it. Aliases stand at one offset. A tensor that is cut
-// is known by its slices alone: it has a value if all its slices have.
+// The values of one copy of a bucket, by offset inside it. Tensors joined by an alias have one offset. A
+// tensor that is cut is known by its slices alone: it has a value if all its slices have.
 using Copy = std::map<Bytes, Value>;
 
 class Memory {
