@@ -18,7 +18,7 @@ struct SpecialIds {
 };
 SpecialIds special_ids(const Tokenizer& tokenizer);
 
-// Rows of one sample after another.
+// A batch, whose vectors hold the rows of one sample after another.
 struct PairBatch {
   std::vector<std::int32_t> tokens;         // [batch * sequence]: [CLS] A [SEP] B [SEP], then padding
   std::vector<std::int32_t> targets;        // [batch * sequence]: the token that was masked, elsewhere -1

@@ -51,7 +51,7 @@ void on_held_out(const std::string& data, double share, Action action) {
 // byte alone. 0 for a text shorter than two bytes.
 double bigram_entropy(std::string_view text);
 
-// Rows of one sample after another; targets[i] is the byte after tokens[i].
+// A batch, whose vectors hold the rows of one sample after another; targets[i] is the byte after tokens[i].
 struct Batch {
   std::vector<std::int32_t> tokens;   // shape [batch * sequence]
   std::vector<std::int32_t> targets;  // shape [batch * sequence]

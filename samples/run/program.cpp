@@ -79,8 +79,8 @@ void put(std::string_view text) {
   std::fflush(stdout);
 }
 
-// Prints the prompt and what the model of --checkpoint, --resume or --init makes of it. Returns the program's
-// exit code: 0, or 130 after Ctrl-C. Needs no device: the model is in host memory, in f32. Throws
+// Prints the prompt and its continuation by the model of --checkpoint, --resume or --init. Returns the
+// program's exit code: 0, or 130 after Ctrl-C. Needs no device: the model is in host memory, in f32. Throws
 // InvalidInput for a model or tokenizer that cannot be read, or that do not belong together.
 int generate_text(const Options& options) {
   set_parallel_threads(options.threads);
