@@ -71,7 +71,7 @@ bool Ledger::admit(const Block& block) {
 void Ledger::refused(const Block& block, std::string_view why) {
   const MutexLock lock(mutex_);
   line("refused", 0, block, 0, why);
-  writer_.flush();  // a failed allocation often ends the program
+  writer_.flush();  // a refused allocation often ends the program
 }
 
 void Ledger::give_back(const Block& block) {
