@@ -39,7 +39,7 @@ PoolStatistics CachingAllocator::Implementation::pool_statistics(
   return sum;
 }
 
-// A request that no cache served: what its pool's callers have now.
+// Called for a request that no cache served: updates the pool's peak of allocated bytes.
 void CachingAllocator::Implementation::note_peaks(Pool& pool) {
   pool.peak_allocated = std::max(pool.peak_allocated, allocated_in(pool));
 }

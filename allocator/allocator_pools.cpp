@@ -53,7 +53,8 @@ void CachingAllocator::Implementation::retire_stream(LaneId lane) {
                         cache->statistics.allocated));
       pools.push_back(&cache->pool);
     }
-    stream->marks.next_release();  // behind all work of the lane, on blocks of other streams too
+    // This release passes after all of the lane's work, on blocks of other streams too.
+    stream->marks.next_release();
     if (!stream->marks.synchronise()) {
       if (const auto failure = stream->marks.take_failure()) std::rethrow_exception(failure);
       throw DeviceError(
@@ -66,7 +67,7 @@ void CachingAllocator::Implementation::retire_stream(LaneId lane) {
   streams_[lane].store(nullptr, std::memory_order_release);
 }
 
-// The second half of the range, in equal parts.
+// Returns the slice's part of the second half of the range, which private pools divide equally.
 caching::Interval CachingAllocator::Implementation::slice_space(std::size_t slice) const {
   const Bytes half = range_ / 2 / granule_ * granule_;
   const Bytes each = (range_ - half) / slices / granule_ * granule_;
@@ -137,7 +138,7 @@ void CachingAllocator::Implementation::end_route(LaneId lane, PoolId before) {
   Stream* const stream = lane < most_lanes ? streams_[lane].load(std::memory_order_acquire) : nullptr;
   if (stream == nullptr) return;
   const MutexLock stream_lock(stream->mutex);
-  Cache* target = stream->find_cache(*pools_.front());  // which every stream has
+  Cache* target = stream->find_cache(*pools_.front());  // every stream has a cache of this pool
   for (const auto& pool : pools_)
     if (Cache* const cache = pool->id == before ? stream->find_cache(*pool) : nullptr) target = cache;
   stream->current = target;

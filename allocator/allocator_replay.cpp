@@ -64,7 +64,7 @@ bool CachingAllocator::Implementation::release_planned(Block& block, Stream* tar
   const MutexLock lock(mutex_);
   {
     const MutexLock stream_lock(block.cache->stream.mutex);
-    if (!block.live) return false;  // the caller throws
+    if (!block.live) return false;  // allocate() throws
   }
   const std::uint32_t ticket = std::exchange(block.ticket, Block::no_ticket);
   if (ticket != Block::no_ticket) plan_server_.free(ticket);

@@ -8,7 +8,8 @@
 namespace stowage {
 namespace {
 
-// Holds the mutexes of all streams. Behind the allocator's own mutex, under which nobody else takes two.
+// Holds the mutexes of all streams. These are taken after the allocator's own mutex, under which nobody else
+// takes two.
 class AllStreams {
  public:
   explicit AllStreams(const std::vector<std::unique_ptr<caching::Stream>>& streams)
@@ -54,7 +55,7 @@ std::vector<SnapshotBlock> CachingAllocator::Implementation::blocks_in(const Poo
   for (Bytes at = segment.begin; at < segment.end;) {
     SnapshotBlock found{reinterpret_cast<std::uintptr_t>(base_ + at), 0, 0, false, false, 0};
     Bytes end = std::min(pool.heap.gap_end(at), segment.end);
-    if (end == at) {  // no gap: a block begins here
+    if (end == at) {  // a block begins here, not a gap
       const Block& block = *table_.at(at);
       end = block.at.end;
       found.live = block.live;
@@ -69,7 +70,7 @@ std::vector<SnapshotBlock> CachingAllocator::Implementation::blocks_in(const Poo
   return blocks;
 }
 
-// Planned blocks lie behind the pool's other memory. Only their entries in the block table say where.
+// Planned blocks lie behind the pool's other memory. Only the block table says where planned blocks lie.
 void CachingAllocator::Implementation::add_planned_segments(const Pool& pool,
                                                             std::vector<SnapshotSegment>& segments) {
   for (const auto& [first, last] : plan_region_.mapped_runs()) {

@@ -12,7 +12,7 @@ namespace stowage {
 
 class Arena {
  public:
-  Arena() = default;  // empty
+  Arena() = default;  // makes an empty arena
   // Throws OutOfMemory when the device cannot hold `bytes`. 0 bytes: an empty arena, no allocation.
   Arena(Device& device, Bytes bytes);
 

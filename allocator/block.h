@@ -15,15 +15,15 @@ struct Cache;
 // Blocks share no cache line, since two lanes may have neighbours.
 struct alignas(128) Block {
   static constexpr std::uint32_t no_ticket = 0xffffffffU;
-  Interval at;      // bytes of the heap
-  Bytes asked = 0;  // as the caller asked, at most the length of `at`
+  Interval at;      // bytes of the heap that the block has
+  Bytes asked = 0;  // size that the caller asked for, at most the length of `at`
   Cache* cache = nullptr;
-  Block* next = nullptr;    // in a bin
-  std::uint64_t count = 0;  // releases of its lane when it was released
+  Block* next = nullptr;    // the next block of its bin
+  std::uint64_t count = 0;  // number of the release, among its lane's releases, that freed this block
   bool live = false;
-  bool is_planned = false;           // in the plans' region
-  std::uint32_t ticket = no_ticket;  // of the plan server, while the block is live
-  std::vector<Stream*> users;        // other streams that were recorded
+  bool is_planned = false;           // the block lies in the plans' region
+  std::uint32_t ticket = no_ticket;  // the plan server's ticket of a live block
+  std::vector<Stream*> users;        // other streams that were recorded as users of the block
 };
 
 // Owns all blocks; not synchronised.
@@ -42,7 +42,7 @@ class BlockStore {
 // host backs only pages that were touched. Entries may be written and read by several threads, each its own.
 class BlockTable {
  public:
-  static constexpr Bytes unit = 512;  // blocks begin at and end at multiples
+  static constexpr Bytes unit = 512;  // blocks begin and end at multiples of this
 
   // Throws OutOfMemory where the host has no address space left.
   explicit BlockTable(Bytes range);

@@ -11,10 +11,11 @@
 namespace stowage {
 namespace {
 
-// Addresses are plentiful, memory is not: so many times the device's memory, that a block finds room in one
-// piece wherever the granules in use lie. Half of it is the default pool's, the rest that of private pools.
+// Size of the address range as a multiple of the device's memory. Addresses are plentiful: with this many a
+// block finds room in one piece wherever the granules in use lie. The default pool has half of the range,
+// private pools the rest.
 constexpr Bytes ranges_per_memory = 32;
-constexpr Bytes most_memory = 64_GiB * 4;  // of a device that says it has no limit
+constexpr Bytes most_memory = 64_GiB * 4;  // limit for a device that reports none
 
 Bytes range_for(Bytes total) {
   return ranges_per_memory * align_up(std::clamp(total, 64_MiB, most_memory), 32_MiB);
@@ -58,7 +59,7 @@ CachingAllocator::Implementation::Stream& CachingAllocator::Implementation::new_
 }
 
 bool CachingAllocator::Implementation::owns(const void* address) const {
-  // Wraps around for what lies below the range.
+  // The difference wraps around for an address below the range.
   return reinterpret_cast<std::uintptr_t>(address) - reinterpret_cast<std::uintptr_t>(base_) < range_;
 }
 
@@ -97,7 +98,7 @@ void CachingAllocator::Implementation::take_back(Cache& cache, Block& block, std
 
 void* CachingAllocator::Implementation::allocate(Bytes bytes, LaneId lane) {
   if (bytes == 0) throw InvalidInput("allocate: zero bytes asked; ask for at least one");
-  // More than the range holds is no place's size, and fails as any other request that finds none.
+  // A request larger than the range finds no place, and fails as any other such request.
   const Bytes rounded = align_up(std::min(bytes, range_ + 1), caching::BlockTable::unit);
   Stream& stream = stream_of(lane);
   return plans_periods_ ? allocate_planned(rounded, bytes, stream) : allocate_cached(rounded, bytes, stream);
@@ -149,7 +150,7 @@ void CachingAllocator::Implementation::mark_if_due(Stream& stream, Bytes bytes) 
   stream.demands = demands;
 }
 
-// Not into a cache, which knows one lane alone, but into the heap, with a mark on each lane.
+// Returns the block to the heap with a mark on each lane, since a cache knows one lane alone.
 void CachingAllocator::Implementation::release_used_elsewhere(Block& block) {
   const MutexLock lock(mutex_);
   give(block, take_back_everywhere(block));

@@ -1,5 +1,5 @@
-// The caching allocator itself: streams and their caches, blocks, pools. The memory behind them is
-// MappedMemory's; plans are those of replay/.
+// The caching allocator itself: streams and their caches, blocks, pools. MappedMemory holds the memory behind
+// them; replay/ makes and follows plans.
 //
 // Calls are in caching_allocator.cpp (hits of a stream's cache, and the public calls), ladder.cpp (other
 // requests), allocator_replay.cpp (requests that are compared with a plan), allocator_pools.cpp (pools,
@@ -70,15 +70,15 @@ class CachingAllocator::Implementation {
   using Stream = caching::Stream;
 
   static constexpr std::size_t most_lanes = 4096;
-  static constexpr std::size_t slices = 8;  // private pools at a time
+  static constexpr std::size_t slices = 8;  // number of private pools that can exist at a time
   static constexpr std::uint32_t most_questions = 8;
 
   struct Request {
-    Bytes bytes = 0;  // rounded
+    Bytes bytes = 0;  // size of the block, rounded up
     Bytes asked = 0;
     Stream& stream;
     Pool& pool;
-    std::exception_ptr& failure;  // the latest of a device call
+    std::exception_ptr& failure;  // the latest error of a device call
   };
 
   // caching_allocator.cpp
@@ -89,7 +89,7 @@ class CachingAllocator::Implementation {
   Stream& new_stream(LaneId lane) STOWAGE_EXCLUDES(mutex_);
   Block& block_at(const void* address, std::string_view call);
   void* address_of(const Block& block) const { return base_ + block.at.begin; }
-  // Both under the cache's stream's lock.
+  // REQUIRES, for both: the lock of the cache's stream.
   void hand_out(Cache& cache, Block& block, Bytes asked);
   void take_back(Cache& cache, Block& block, std::string_view call);
   void* allocate_cached(Bytes bytes, Bytes asked, Stream& stream) STOWAGE_EXCLUDES(mutex_);
@@ -99,18 +99,18 @@ class CachingAllocator::Implementation {
   void release_used_elsewhere(Block& block) STOWAGE_EXCLUDES(mutex_);
   // Takes the block back on its own lane and on those that were recorded.
   caching::Tags take_back_everywhere(Block& block) STOWAGE_REQUIRES(mutex_);
-  // The block's bytes are free once `tags` have passed; it is no more.
+  // Ends the block, whose bytes are free once `tags` have passed.
   void give(Block& block, caching::Tags tags) STOWAGE_REQUIRES(mutex_);
 
   // allocator_replay.cpp
   void* allocate_planned(Bytes bytes, Bytes asked, Stream& stream) STOWAGE_EXCLUDES(mutex_);
-  // Returns true if the block lay in the plans' region and is released. Else releases its ticket, if it has
-  // one, and returns false; nothing for a block that is not live.
+  // Returns true if the block lay in the plans' region and is released. Else releases the block's ticket, if
+  // it has one, and returns false. A block that is not live stays as it is.
   bool release_planned(Block& block, Stream* target) STOWAGE_EXCLUDES(mutex_);
   Block* take_planned(Request& request, Interval place) STOWAGE_REQUIRES(mutex_);
   struct PlanUse {
     bool is_planned = false;
-    std::uint64_t plans = 0;  // made
+    std::uint64_t plans = 0;  // number of plans made so far
   };
   PlanUse plan_use() const STOWAGE_REQUIRES(mutex_) {
     return {plan_server_.is_planned(), plan_server_.statistics().plans};
@@ -158,7 +158,7 @@ class CachingAllocator::Implementation {
   AllocatorStatistics statistics_locked(bool streams_held = false) STOWAGE_REQUIRES(mutex_);
   std::string account_locked() STOWAGE_REQUIRES(mutex_);
   void note_peaks(Pool& pool) STOWAGE_REQUIRES(mutex_);
-  // Bytes of the pool's blocks that callers have.
+  // Returns the bytes of the pool's live blocks.
   Bytes allocated_in(const Pool& pool) STOWAGE_REQUIRES(mutex_);
 
   // allocator_snapshot.cpp; with all streams held.
@@ -171,7 +171,8 @@ class CachingAllocator::Implementation {
   Device& device_;
   caching::History history_;
   std::array<std::atomic<Stream*>, most_lanes> streams_{};
-  std::atomic<std::uint64_t> demands_{0};  // requests that looked for what other streams released
+  // Number of requests that looked for memory released by other streams.
+  std::atomic<std::uint64_t> demands_{0};
 
   mutable Mutex mutex_;
   caching::MappedMemory memory_ STOWAGE_GUARDED_BY(mutex_);
@@ -179,16 +180,16 @@ class CachingAllocator::Implementation {
   std::byte* const base_;
   const Bytes range_;
   const Bytes granule_;
-  caching::BlockTable table_;  // each entry by whom its block belongs to
+  caching::BlockTable table_;  // unlocked: only the owner of a block uses its entry
   std::uint64_t failed_requests_ STOWAGE_GUARDED_BY(mutex_) = 0;
   caching::BlockStore blocks_ STOWAGE_GUARDED_BY(mutex_);
   const bool plans_periods_;
-  std::vector<std::unique_ptr<Pool>> pools_ STOWAGE_GUARDED_BY(mutex_);  // the default one first
+  std::vector<std::unique_ptr<Pool>> pools_ STOWAGE_GUARDED_BY(mutex_);  // the default pool comes first
   caching::replay::Server plan_server_ STOWAGE_GUARDED_BY(mutex_);
   caching::replay::Region plan_region_ STOWAGE_GUARDED_BY(mutex_);
   bool waits_for_granules_ STOWAGE_GUARDED_BY(mutex_) = true;  // false once a wait of the plan took too long
   PoolId next_pool_ STOWAGE_GUARDED_BY(mutex_) = 1;
-  std::vector<std::unique_ptr<Stream>> owned_streams_ STOWAGE_GUARDED_BY(mutex_);  // retired ones too
+  std::vector<std::unique_ptr<Stream>> owned_streams_ STOWAGE_GUARDED_BY(mutex_);  // retired streams included
   caching::Observers observers_;
 };
 

@@ -40,7 +40,7 @@ Interval GapIndex::clean_granules(Interval place) const {
   return taken.empty() ? Interval{} : taken;
 }
 
-// Clean granules that the place would take, and all that it touches.
+// Returns how many clean granules the place would take, and how many granules it touches.
 std::pair<std::uint64_t, std::uint64_t> GapIndex::cost_in(Interval gap, Interval place) const {
   const Interval granules = clean(gap);
   const Interval touched{place.begin / granule_, (place.end + granule_ - 1) / granule_};

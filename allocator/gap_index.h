@@ -9,8 +9,8 @@
 //   blocks     #####                        ####
 //   gap             [--------------------)          two clean granules, a fragment on each side
 //
-// For blocks much smaller than a granule that cost is nearly always none or one, and it is the tightness that
-// keeps what is free together (best fit).
+// Blocks much smaller than a granule nearly always cost no clean granule or one; for them a tight place keeps
+// free memory together (best fit).
 #pragma once
 
 #include <algorithm>
@@ -24,7 +24,7 @@
 
 namespace stowage::caching {
 
-// Half-open; in bytes or in granules.
+// A half-open range of bytes or of granules.
 struct Interval {
   std::uint64_t begin = 0;
   std::uint64_t end = 0;
@@ -40,12 +40,12 @@ class GapIndex {
   explicit GapIndex(Bytes granule, Fit fit = Fit::cheapest) : granule_(granule), fit_(fit) {}
 
   // `added` joins the gaps that it touches. Returns the granules that are clean now and were not before.
-  // Precondition: it overlaps no gap.
+  // REQUIRES: `added` overlaps no gap.
   Interval add(Interval added);
-  // Precondition: `taken` lies inside one gap.
+  // REQUIRES: `taken` lies inside one gap.
   void take(Interval taken);
 
-  // The clean granules that `place`, inside one gap, would take.
+  // Returns the number of clean granules that `place`, inside one gap, would take.
   Interval clean_granules(Interval place) const;
 
   // Calls `offer(place)` for places of `bytes` > 0 bytes, by cost and then tightness, or by tightness alone,
@@ -54,12 +54,13 @@ class GapIndex {
   template <class Offer>
   void for_each_place(Bytes bytes, std::size_t breadth, Offer&& offer) const;
 
-  const std::map<Bytes, Bytes>& gaps() const { return gaps_; }  // end by begin
+  const std::map<Bytes, Bytes>& gaps() const { return gaps_; }  // maps the begin of each gap to its end
 
  private:
-  // Clean granules (none counts where the tightest is wanted), length, begin.
+  // A gap's clean granules (counted as 0 if the tightest place is wanted), length and begin.
   using Shape = std::tuple<std::uint64_t, Bytes, Bytes>;
-  // The clean granules of a gap: may be empty, with begin one past end where the gap lies inside one granule.
+  // Returns the clean granules of a gap. The range may be empty, and begins one past its end if the gap lies
+  // inside one granule.
   Interval clean(Interval gap) const { return {(gap.begin + granule_ - 1) / granule_, gap.end / granule_}; }
   std::uint64_t clean_count(Interval gap) const {
     const Interval granules = clean(gap);
@@ -77,7 +78,7 @@ class GapIndex {
 
   struct Fragment {
     Bytes length = 0;
-    Bytes gap = 0;  // its begin
+    Bytes gap = 0;  // the begin of the gap
     bool right = false;
     friend auto operator<=>(const Fragment&, const Fragment&) = default;
   };
@@ -86,7 +87,7 @@ class GapIndex {
   Fit fit_;
   std::map<Bytes, Bytes> gaps_;
   std::set<Shape> shapes_;
-  std::set<Fragment> fragments_;  // at the sides of gaps that have clean granules; for the cheapest
+  std::set<Fragment> fragments_;  // partly used granules at the sides of gaps that have clean granules
 };
 
 template <class Offer>
@@ -105,7 +106,7 @@ void GapIndex::for_each_place(Bytes bytes, std::size_t breadth, Offer&& offer) c
   std::size_t tried = 0;
   for (auto at = fragments_.lower_bound({rest, 0, false}); at != fragments_.end() && tried < breadth; ++at) {
     const Interval gap{at->gap, gaps_.find(at->gap)->second};
-    if (clean_count(gap) <= whole) continue;  // offered above, or too short
+    if (clean_count(gap) <= whole) continue;  // gap was offered above, or is too short
     ++tried;
     const Bytes begin = at->right ? gap.end - bytes : gap.begin;
     if (offer(rest == 0 ? within(gap, bytes) : Interval{begin, begin + bytes})) return;

@@ -15,20 +15,21 @@ class GranuleRuns {
  public:
   // REQUIRES: no granule of `run` is in the set.
   void add(Interval run);
-  // Takes the run's granules out of the set. Returns how many were in it.
+  // Takes the run's granules out of the set. Returns how many of these were in the set.
   std::uint64_t remove(Interval run);
   std::uint64_t count_in(Interval run) const;
   std::uint64_t count() const { return count_; }
-  const std::map<std::uint64_t, std::uint64_t>& runs() const { return runs_; }  // end by begin
+  // Maps the begin of each run to its end.
+  const std::map<std::uint64_t, std::uint64_t>& runs() const { return runs_; }
   // Calls gap(interval) for the parts of `run` that are not in the set.
   template <class Function>
   void for_each_missing(Interval run, Function&& gap) const;
 
  private:
-  // The first run that ends behind `granule`.
+  // Returns the first run that ends behind `granule`.
   std::map<std::uint64_t, std::uint64_t>::const_iterator first_behind(std::uint64_t granule) const;
 
-  std::map<std::uint64_t, std::uint64_t> runs_;  // apart from each other
+  std::map<std::uint64_t, std::uint64_t> runs_;  // no two runs touch
   std::uint64_t count_ = 0;
 };
 
@@ -48,19 +49,21 @@ class Pieces {
   // that a live block touches cannot move, and its rest serves where it is.
   static std::uint64_t granules_each(std::uint64_t run);
 
-  void add(Interval run, std::uint64_t each);  // the last piece may be shorter
-  void remove(Interval run);                   // whole pieces
+  // Cuts the run into pieces of `each` granules; the last may be shorter.
+  void add(Interval run, std::uint64_t each);
+  void remove(Interval run);  // REQUIRES: the run consists of whole pieces
   // Returns the piece that holds the granule, or the granule alone if it is in no piece.
   Interval of(std::uint64_t granule) const;
 
  private:
-  std::map<std::uint64_t, std::uint64_t> pieces_;  // of more than one granule: end by begin
+  // Maps the begin of each piece of several granules to its end.
+  std::map<std::uint64_t, std::uint64_t> pieces_;
 };
 
 std::uint64_t length_of(const std::vector<Interval>& runs);
 
 // Returns pieces that lie in `runs` (end by begin, apart from each other) and are usable(piece), from the
-// highest address down, until they have `most` granules or more. Neighbours are joined.
+// highest address down, until they have `most` granules or more. Neighbouring pieces are returned as one run.
 template <class Usable>
 std::vector<Interval> whole_pieces(const std::map<std::uint64_t, std::uint64_t>& runs, const Pieces& pieces,
                                    std::uint64_t most, Usable&& usable) {

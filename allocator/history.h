@@ -1,5 +1,5 @@
-// History: the last events of an allocator, in a ring, with the time of each. Thread-safe; what is off costs
-// one comparison.
+// History: the last events of an allocator, in a ring, with the time of each. Thread-safe. A history that is
+// switched off costs one comparison per event.
 #pragma once
 
 #include <cstddef>
@@ -39,7 +39,7 @@ class History {
 
   const std::size_t entries_;
   mutable Mutex mutex_;
-  std::vector<HistoryEvent> ring_ STOWAGE_GUARDED_BY(mutex_);  // event `number` at number % entries_
+  std::vector<HistoryEvent> ring_ STOWAGE_GUARDED_BY(mutex_);  // event `number` is at index number % entries_
   std::uint64_t added_ STOWAGE_GUARDED_BY(mutex_) = 0;
 };
 

@@ -13,7 +13,7 @@
 namespace stowage {
 namespace {
 
-constexpr std::size_t aligned_anyway = 256;  // what Device::allocate promises
+constexpr std::size_t aligned_anyway = 256;  // alignment that Device::allocate promises
 
 }  // namespace
 
@@ -38,7 +38,7 @@ class HostMemoryResource::Implementation {
   }
 
   void deallocate(void* address) {
-    PinnedBuffer buffer;  // goes back to the pool behind the lock
+    PinnedBuffer buffer;  // destroyed after the lock is released; the pool gets the buffer back
     const MutexLock lock(mutex_);
     const auto found = buffers_.find(address);
     if (found == buffers_.end())

@@ -57,7 +57,7 @@ caching::Block* CachingAllocator::Implementation::climb(Request& request) {
 
 std::optional<caching::Place> CachingAllocator::Implementation::find(const Request& request, Need most,
                                                                      std::size_t breadth, bool may_wait) {
-  // The clock is only compared.
+  // The heap only compares the stream's clock with those of tags.
   return request.pool.heap.find(request.bytes, request.stream.clock, most, breadth, may_wait);
 }
 
@@ -72,7 +72,7 @@ caching::Block* CachingAllocator::Implementation::take_waiting(Request& request,
 }
 
 caching::Block* CachingAllocator::Implementation::take_mapping(Request& request, std::size_t breadth) {
-  // The second time beside what cannot be waited for: a stream in a capture, or a call that fails.
+  // The second attempt avoids bytes that cannot be waited for: a stream is being captured, or a call failed.
   for (const bool may_wait : {true, false}) {
     const auto place = find(request, Need::memory, breadth, may_wait);
     if (place && insert_waits(request, place->waits) && obtain(request, *place))

@@ -14,8 +14,8 @@ bool LaneMarks::is_captured() {
   return captured;
 }
 
-// Asked again behind the record: a capture that another thread began in between has taken the event in, and
-// an event of a capture may not be asked.
+// Asks once more after recording: another thread may have begun a capture in between, which then contains the
+// event, and an event of a capture may not be queried.
 bool LaneMarks::mark() {
   if (is_marked()) return true;
   if (is_captured()) return false;

@@ -19,7 +19,8 @@ namespace stowage::caching {
 
 class LaneMarks {
  public:
-  static constexpr std::size_t most = 16;  // marks at a time; beyond that the latest is recorded anew
+  // Marks kept at a time; a lane that has them all records its latest one anew.
+  static constexpr std::size_t most = 16;
 
   // `clock`, of a lane of `device`, is written here alone, and outlives this.
   LaneMarks(Device& device, LaneClock& clock) : device_(device), clock_(clock) {}
@@ -30,12 +31,12 @@ class LaneMarks {
   std::uint64_t released() const { return released_; }
   Tag next_release() { return {&clock_, ++released_}; }
 
-  // Whether the lane is being captured, or nobody can tell.
+  // Returns true if the lane is being captured, or if the device cannot tell.
   bool is_captured();
   bool is_full() const { return marks_.size() == most; }
   // Records a mark behind all releases so far, unless there is one.
   bool mark();
-  // Asks which marks have passed.
+  // Asks the device which marks have passed.
   bool poll();
   // Lets `lane`, which is not captured, wait until release number `count` is done with.
   bool hold(LaneId lane, std::uint64_t count);
@@ -65,7 +66,7 @@ class LaneMarks {
   Device& device_;
   LaneClock& clock_;
   std::uint64_t released_ = 0;
-  std::deque<Mark> marks_;  // oldest first
+  std::deque<Mark> marks_;  // the oldest mark comes first
   std::vector<EventId> idle_;
   std::exception_ptr failure_;
 };

@@ -33,19 +33,19 @@ class MappedMemory {
   Bytes granule() const { return segments_.granule(); }
 
   Bytes limit() const { return limit_; }
-  void set_limit(Bytes limit) { limit_ = limit; }  // unmaps nothing
+  void set_limit(Bytes limit) { limit_ = limit; }  // mapped memory beyond the limit stays mapped
   std::uint64_t mapped() const { return segments_.mapped(); }
   std::uint64_t peak_mapped() const { return peak_mapped_; }
   void reset_peak() { peak_mapped_ = mapped(); }
   const SegmentCounters& counters() const { return segments_.counters(); }
   const Pieces& pieces() const { return segments_.pieces(); }
 
-  // Granules that may be mapped below the limit.
+  // Returns how many more granules may be mapped within the limit.
   std::uint64_t room() const {
     const std::uint64_t granules = limit_ / granule();
     return granules - std::min(granules, mapped());
   }
-  // Granules that are mapped above a limit that was set below them.
+  // Returns how many granules are mapped beyond the limit, because it was lowered.
   std::uint64_t beyond_limit() const { return mapped() - std::min(limit_ / granule(), mapped()); }
 
   // Maps `runs` for `granules`, whose memory counts to `pool`. Returns false if that failed: then nothing
@@ -60,7 +60,7 @@ class MappedMemory {
   std::uint64_t unmap(Granules& granules, Pool& pool, const std::vector<Interval>& runs);
 
   // Unmaps spare granules of the pool's heap, from the highest address down, apart from `kept`: `most`, or a
-  // few more, since pieces go whole. Returns how many.
+  // few more, since pieces go whole. Returns the number of granules unmapped.
   std::uint64_t unmap_spare(Pool& pool, std::uint64_t most, Interval kept = {}) {
     return unmap(pool.heap, pool, pool.heap.recyclable(pieces(), most, kept));
   }
@@ -71,7 +71,7 @@ class MappedMemory {
       segments_.map(runs, left);
       return true;
     } catch (const OutOfMemory&) {
-      return false;  // the device has less than the limit says
+      return false;  // the device has less memory than the limit allows
     } catch (const Error&) {
       failure = std::current_exception();
       return false;
@@ -85,7 +85,7 @@ class MappedMemory {
   Segments segments_;
   History& history_;
   Bytes limit_;
-  std::uint64_t peak_mapped_ = 0;  // granules
+  std::uint64_t peak_mapped_ = 0;  // unit: granules
 };
 
 template <class Granules>

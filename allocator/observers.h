@@ -16,34 +16,35 @@ namespace stowage::caching {
 
 class Observers {
  public:
-  // Throws InvalidInput for a function that is empty.
+  // Throws InvalidInput if the function is empty.
   ObserverId add(OutOfMemoryObserver observer) STOWAGE_EXCLUDES(mutex_);
   // As CachingAllocator::remove_observer.
   void remove(ObserverId observer) STOWAGE_EXCLUDES(mutex_);
-  // Asks all that were added before, in that order. True if one of them says so. Throws what one throws.
+  // Asks the observers that were added before this call, in the order of their addition. Returns true if an
+  // observer returns true. An exception of an observer passes through.
   bool ask(const OutOfMemoryNotice& notice) STOWAGE_EXCLUDES(mutex_);
 
  private:
   struct Run {
     std::thread::id thread;
-    bool removes = false;  // waits in `remove`
+    bool removes = false;  // the run waits in `remove`
   };
   struct Observer {
     OutOfMemoryObserver call;
     std::vector<Run> runs = {};
-    int waiting = 0;  // calls of `remove`
+    int waiting = 0;  // number of calls of `remove` that wait for this observer
     bool removed = false;
   };
   // The entry of a removed observer stays until nothing runs it.
   using Entries = std::map<ObserverId, Observer>;
 
   std::vector<ObserverId> known() STOWAGE_EXCLUDES(mutex_);
-  // Null where it was removed.
+  // A null function means that the observer was removed.
   const OutOfMemoryObserver* begin_run(ObserverId observer) STOWAGE_EXCLUDES(mutex_);
   void end_run(ObserverId observer) STOWAGE_EXCLUDES(mutex_);
   bool is_inside() STOWAGE_REQUIRES(mutex_);
   void note_removes(bool removes) STOWAGE_REQUIRES(mutex_);
-  // Takes the entry out if the observer was removed and nothing uses it. The caller destroys it without the
+  // Removes the entry if its observer was removed and no thread runs it. The caller destroys it without the
   // lock: what the function holds may be memory of the allocator.
   Entries::node_type take_unused(ObserverId observer) STOWAGE_REQUIRES(mutex_);
 

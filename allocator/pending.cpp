@@ -33,7 +33,7 @@ void Pending::add(Interval range, Tags tags) {
   if (!merge_left(range, tags)) pieces_.insert_or_assign(range.begin, Piece{range.end, std::move(tags)});
 }
 
-// Neighbours of one and the same lane are one piece, as late as the later of them.
+// Neighbouring pieces of one lane become one piece with the later tag.
 bool Pending::merge_left(Interval range, const Tags& tags) {
   const auto at = pieces_.lower_bound(range.begin);
   if (at == pieces_.begin()) return false;

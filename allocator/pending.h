@@ -1,8 +1,8 @@
 // Pending: which free bytes some lane may still be using, as tags on address ranges.
 //
-// A lane's releases are counted; a tag (lane's clock, count) says that the bytes may be in use until what the
-// lane was given before that release is done. A byte has at most one piece. Pure data, not synchronised, but
-// for LaneClock::passed, which any thread may read.
+// A lane's releases are counted; a tag (lane's clock, count) says that the bytes may be in use until the lane
+// has done all work submitted before release number `count`. A byte has at most one piece. Pure data, not
+// synchronised, but for LaneClock::passed, which any thread may read.
 #pragma once
 
 #include <atomic>
@@ -17,7 +17,8 @@ namespace stowage::caching {
 
 struct LaneClock {
   LaneId lane = 0;
-  std::atomic<std::uint64_t> passed{0};  // releases up to this one are known to be done with
+  // Work before this release, and all earlier ones, is known to have ended.
+  std::atomic<std::uint64_t> passed{0};
 };
 
 struct Tag {
@@ -39,7 +40,8 @@ class Pending {
   // Returns the tags of `range` that have not passed.
   Tags in(Interval range) const;
   bool any_in(Interval range) const;
-  // The end of the last piece in `range` that other lanes than `lane` may be using; 0 if there is none.
+  // Returns the end of the last piece in `range` that other lanes than `lane` may be using; 0
+  // if there is none.
   Bytes last_foreign_end(Interval range, const LaneClock& lane) const;
   // Returns all tags that have not passed, and drops pieces that have.
   Tags all();
@@ -55,7 +57,7 @@ class Pending {
   Map::const_iterator first_behind(Bytes position) const;
   bool merge_left(Interval range, const Tags& tags);
 
-  Map pieces_;  // by begin
+  Map pieces_;  // pieces by their begin
 };
 
 }  // namespace stowage::caching

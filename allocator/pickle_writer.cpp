@@ -6,7 +6,7 @@
 namespace stowage::caching {
 namespace {
 
-constexpr std::size_t longest_known = 64;  // strings beyond it are written anew each time
+constexpr std::size_t longest_known = 64;  // longer strings are written in full each time
 
 }  // namespace
 
@@ -47,7 +47,7 @@ void PickleWriter::integer(std::int64_t value) {
     out_ += 'J';
     little_endian(static_cast<std::uint64_t>(value), 4);
   } else {
-    out_ += "\x8a\x08";  // LONG1 of eight bytes
+    out_ += "\x8a\x08";  // opcode LONG1, then the length: eight bytes
     little_endian(static_cast<std::uint64_t>(value), 8);
   }
 }
@@ -83,7 +83,8 @@ void PickleWriter::text(std::string_view value) {
 
 void PickleWriter::pair(std::int64_t first, std::int64_t second) {
   before_value();
-  std::vector<Open> outside = std::exchange(open_, {});  // its values are not the list's
+  // The two values do not count as items of an open list.
+  std::vector<Open> outside = std::exchange(open_, {});
   integer(first);
   integer(second);
   open_ = std::move(outside);

@@ -36,9 +36,9 @@ class PickleWriter {
  private:
   static constexpr std::size_t batch = 1000;
   struct Open {
-    char append = 'e';         // the opcode that hands a batch over
-    std::size_t per_item = 1;  // values
-    std::size_t values = 0;    // in this batch
+    char append = 'e';         // the opcode that ends a batch
+    std::size_t per_item = 1;  // values of one item: 1, or 2 for a key with its value
+    std::size_t values = 0;    // number of values in the batch so far
   };
   void begin(char empty, char append, std::size_t per_item);
   // Before each value: opens a batch where there is none, or the last one is full.
@@ -47,7 +47,7 @@ class PickleWriter {
 
   std::string out_;
   std::vector<Open> open_;
-  std::map<std::string, std::uint32_t, std::less<>> known_;  // number in the memo
+  std::map<std::string, std::uint32_t, std::less<>> known_;  // a string's number in the pickle's memo
 };
 
 }  // namespace stowage::caching

@@ -1,9 +1,9 @@
 // PinnedPool: page-locked host memory in exact sizes, kept and reused by exact size.
 //
-// Page-locking is slow and rounding a bucket up to a power of two would waste up to half of it, so a
-// request takes what it asks for, and what comes back waits for a request of its size. Thread-safe.
-// The device must outlive the pool, the pool its buffers; a buffer may go back while transfers on it
-// still run if whoever takes it next is ordered after them.
+// Page-locking is slow and rounding a bucket up to a power of two would waste up to half of it, so a request
+// takes its exact size, and a returned buffer waits for a request of that size. Thread-safe. The device must
+// outlive the pool, the pool its buffers; a buffer may go back while transfers on it still run if whoever
+// takes it next is ordered after them.
 #pragma once
 
 #include <cstddef>
@@ -18,12 +18,12 @@ namespace stowage {
 
 struct PinnedPoolStatistics {
   Bytes in_use_bytes = 0;
-  Bytes cached_bytes = 0;         // held for reuse
-  Bytes peak_bytes = 0;           // largest sum of the two
-  std::uint64_t in_use = 0;       // buffers
-  std::uint64_t cached = 0;       // buffers
-  std::uint64_t allocations = 0;  // taken from the device
-  std::uint64_t reuses = 0;       // taken from the cache
+  Bytes cached_bytes = 0;         // buffers held for reuse
+  Bytes peak_bytes = 0;           // largest sum of in_use_bytes and cached_bytes
+  std::uint64_t in_use = 0;       // number of buffers
+  std::uint64_t cached = 0;       // number of buffers
+  std::uint64_t allocations = 0;  // buffers taken from the device
+  std::uint64_t reuses = 0;       // buffers taken from the cache
 };
 
 class PinnedBuffer;
@@ -52,11 +52,11 @@ class PinnedPool {
   // Buffers of one size. `cached` has room for every one, so that putting back cannot fail.
   struct SizeClass {
     std::vector<DeviceMemory> cached;
-    std::size_t buffers = 0;  // cached and in use
+    std::size_t buffers = 0;  // number of buffers, cached and in use
   };
   Device& device_;
   mutable Mutex mutex_;
-  std::map<Bytes, SizeClass> classes_ STOWAGE_GUARDED_BY(mutex_);  // by exact size
+  std::map<Bytes, SizeClass> classes_ STOWAGE_GUARDED_BY(mutex_);  // buffers by exact size
   PinnedPoolStatistics statistics_ STOWAGE_GUARDED_BY(mutex_);
 };
 

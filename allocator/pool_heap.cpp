@@ -33,7 +33,8 @@ std::optional<Place> PoolHeap::find(Bytes bytes, const LaneClock& lane, Need mos
   for (const std::size_t index : orders[own]) {
     if (index != own && (index == tiny || own == tiny) && breadth != all) continue;
     const GapIndex& zone = zones_[index];
-    // Another zone serves with what it has: no granule is mapped there for it while there is another way.
+    // A foreign zone serves the request from mapped granules only; new ones are mapped there only
+    // as a last resort.
     const Need worst = index == own || breadth == all ? most : std::min(most, Need::waits);
     zone.for_each_place(bytes, breadth, [&](Interval at) {
       Place place = describe(zone, at, lane);

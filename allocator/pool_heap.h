@@ -1,11 +1,11 @@
 // PoolHeap: the free address space of one pool, what of it is mapped, and who may still be using it.
 //
-// Tiny, small and large blocks have a zone each. Small and large ones take what is mapped in each other's
-// before memory is mapped. Tiny ones stay apart while there is another way, since a granule is held by
-// whatever lies in it: what they would fill saves little, and what they would hold is much. Mapped granules
-// that no block touches are *spare*: the next block there takes them as they are, and elsewhere they can be
-// unmapped to map as many where they are wanted. Pure data: it calls no device; whoever maps and unmaps tells
-// it. Not synchronised.
+// Tiny, small and large blocks have a zone each. Small and large blocks take mapped granules of each other's
+// zone before new memory is mapped. Tiny blocks enter another zone only as a last resort: one tiny block
+// saves little memory, but keeps a whole granule from being moved. Mapped granules that no block touches are
+// *spare*: the next block there takes them as they are, and spare granules can be unmapped so that as many
+// can be mapped where they are wanted. Pure data: it calls no device; whoever maps and unmaps
+// tells it. Not synchronised.
 #pragma once
 
 #include <array>
@@ -18,21 +18,22 @@
 
 namespace stowage::caching {
 
-// Needs of a place before a block can have it, from best to worst.
+// What a place needs before a block can have it, from best to worst.
 enum class Need : std::uint8_t { nothing, waits, memory };
 
 struct Place {
   Interval bytes;
-  Interval granules;           // clean ones that it takes
-  std::uint64_t unmapped = 0;  // of `granules`
-  Tags waits;                  // of other lanes
+  Interval granules;           // clean granules that the place takes
+  std::uint64_t unmapped = 0;  // number of `granules` that are not mapped yet
+  Tags waits;                  // releases of other lanes that must have passed first
   Need need = Need::nothing;
 };
 
 class PoolHeap {
  public:
-  static constexpr Bytes largest_tiny = 128, largest_small = 2;    // parts of a granule
-  static constexpr std::size_t quick = 16, all = ~std::size_t{0};  // places of each kind that `find` looks at
+  static constexpr Bytes largest_tiny = 128, largest_small = 2;  // block sizes, as fractions 1/n of a granule
+  // Number of places of each kind that `find` tries.
+  static constexpr std::size_t quick = 16, all = ~std::size_t{0};
 
   // `space` in whole granules of `granule` bytes.
   PoolHeap(Interval space, Bytes granule);
@@ -49,15 +50,15 @@ class PoolHeap {
 
   void note_mapped(Interval granules) { spare_.add(granules); }
   void note_unmapped(Interval granules) { spare_.remove(granules); }
-  // Spare granules that nobody uses any more, apart from `kept`, from the highest address down: `most` or, as
-  // pieces go whole, a few more.
+  // Returns spare granules that no lane may still be using, apart from `kept`, from the highest address down:
+  // `most` or, as pieces go whole, a few more.
   std::vector<Interval> recyclable(const Pieces& pieces, std::uint64_t most, Interval kept) const;
 
   const GranuleRuns& spare() const { return spare_; }
   Pending& pending() { return pending_; }
   Interval space() const { return space_; }
   Bytes largest_mapped_gap() const;
-  // Returns the mapped bytes of the heap, by address, cut between the zones. All blocks lie in them.
+  // Returns the mapped bytes of the heap, by address, cut between the zones. All blocks lie in these ranges.
   std::vector<Interval> mapped() const;
   bool is_small(Interval bytes) const { return zone_at(bytes.begin) != large; }
   // Returns the end of the gap that holds `position`; `position` itself if it is in none.
@@ -71,13 +72,13 @@ class PoolHeap {
   std::size_t zone_at(Bytes position) const {
     return position < borders_[small] ? tiny : position < borders_[large] ? small : large;
   }
-  // Anywhere in the gaps, beside what is pending on other lanes.
+  // Searches the gaps for a place without bytes that are pending on other lanes.
   std::optional<Place> find_beside(Bytes bytes, const LaneClock& lane, Need most) const;
   Place describe(const GapIndex& zone, Interval bytes, const LaneClock& lane) const;
 
   Interval space_;
   Bytes granule_;
-  std::array<Bytes, zones + 1> borders_;  // where each zone begins, and the last one ends
+  std::array<Bytes, zones + 1> borders_;  // the begin of each zone, and the end of the last one
   std::array<GapIndex, zones> zones_;
   GranuleRuns spare_;
   Pending pending_;

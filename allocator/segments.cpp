@@ -14,10 +14,10 @@ Segments::Segments(Device& device, Bytes bytes)
 Segments::~Segments() {
   for (std::uint64_t tries = 0; tries < 2; ++tries) {
     try {
-      device_.unreserve(base_);  // unmaps what is mapped
+      device_.unreserve(base_);  // unmaps the mapped memory too
       return;
     } catch (const std::exception&) {
-      continue;  // what is refused twice goes with the device
+      continue;  // memory that the device refuses twice ends with the device
     }
   }
 }

@@ -15,8 +15,8 @@
 namespace stowage::caching {
 
 struct SegmentCounters {
-  std::uint64_t maps = 0;    // calls of the device that gave memory
-  std::uint64_t unmaps = 0;  // granules given back
+  std::uint64_t maps = 0;    // device calls that gave memory
+  std::uint64_t unmaps = 0;  // number of granules given back
 };
 
 class Segments {
@@ -32,11 +32,11 @@ class Segments {
   Bytes bytes() const { return bytes_; }
   Bytes granule() const { return granule_; }
   const Pieces& pieces() const { return pieces_; }
-  std::uint64_t mapped() const { return mapped_; }  // granules
+  std::uint64_t mapped() const { return mapped_; }  // unit: granules
   const SegmentCounters& counters() const { return counters_; }
 
-  // Maps `runs`, none of which is mapped. If the device throws, so does this, behind unmapping; `left` gets
-  // the granules that the device would not take back.
+  // Maps `runs`, none of which is mapped. If the device throws, unmaps what this call mapped and throws on;
+  // `left` gets the granules that the device would not take back.
   void map(const std::vector<Interval>& runs, std::vector<Interval>& left);
   // Unmaps `runs`, whole pieces that nobody uses. Returns the runs that the device would not take back.
   std::vector<Interval> unmap(const std::vector<Interval>& runs) noexcept;

@@ -18,8 +18,8 @@ namespace stowage::caching {
 class SizeBins {
  public:
   static constexpr int fine_bits = 5;
-  static constexpr std::size_t bins = 1024;  // up to 2^36 units, 32 TiB
-  static constexpr int looks = 4;            // blocks of a bin that a request looks at
+  static constexpr std::size_t bins = 1024;  // sizes go up to 2^36 units, 32 TiB
+  static constexpr int looks = 4;            // number of blocks of a bin that a request tries
 
   void put(Block& block) {
     const std::size_t bin = bin_of(block.at.length() / BlockTable::unit);
@@ -28,7 +28,7 @@ class SizeBins {
     filled_[bin / 64] |= std::uint64_t{1} << bin % 64;
   }
 
-  // Null if there is none. `bytes` is a multiple of the unit.
+  // Returns null if no block fits. `bytes` is a multiple of the unit.
   Block* take(Bytes bytes) {
     const std::size_t bin = bin_of(bytes / BlockTable::unit);
     return (filled_[bin / 64] >> bin % 64 & 1) != 0 ? take_from(bin, bytes) : nullptr;

@@ -124,7 +124,7 @@ class TorchSnapshot {
         return write_entry(device, event, "oom");
       case AllocatorEventKind::wait:
       case AllocatorEventKind::synchronise:
-        return;  // PyTorch's traces know no such action
+        return;  // PyTorch's traces have no such action
     }
   }
 
@@ -159,7 +159,7 @@ class TorchSnapshot {
     out_.begin_dictionary();
     out_.end();
     word("allocator", "stowage");
-    out_.text("limits");  // bytes by device; -1: none
+    out_.text("limits");  // limit of each device in bytes; -1: none
     out_.begin_list();
     for (const DeviceSnapshot& device : devices)
       out_.integer(static_cast<std::int64_t>(device.memory.statistics.limit));

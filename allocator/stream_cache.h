@@ -15,23 +15,23 @@
 
 namespace stowage::caching {
 
-// Under the allocator's mutex.
+// REQUIRES: the allocator's mutex.
 struct Pool {
   Pool(PoolId number, std::size_t place, Interval space, Bytes granule)
       : id(number), slice(place), heap(space, granule) {}
   PoolId id;
-  std::size_t slice;  // of the address space for private pools
+  std::size_t slice;  // number of the pool's slice of the address space for private pools
   PoolHeap heap;
-  std::uint64_t reserved = 0;  // granules
+  std::uint64_t reserved = 0;  // mapped memory, in granules
   std::uint64_t peak_reserved = 0;
-  Bytes peak_allocated = 0;  // at the times when it was looked at
+  Bytes peak_allocated = 0;  // largest of the values seen, not of all values that there were
   std::uint64_t retries = 0;
   bool is_private() const { return id != default_pool; }
 };
 
 class Stream;
 
-// Under its stream's mutex.
+// REQUIRES: the mutex of its stream.
 struct alignas(128) Cache {
   Cache(Stream& owner, Pool& of) : stream(owner), pool(of) {}
   Stream& stream;
@@ -43,8 +43,8 @@ struct alignas(128) Cache {
 // Streams and caches do not share cache lines.
 class alignas(128) Stream {
  public:
-  // Bytes released until the next mark, once another stream has looked for memory since the last one. Others
-  // then need not wait for later work, and no mark is made that nobody asks for.
+  // Once another stream has looked for memory since the last mark, the next mark is recorded after this many
+  // released bytes. Other streams then need not wait for later work, and no mark is made without need.
   static constexpr Bytes bytes_per_mark = 1_MiB;
 
   Stream(Device& device, LaneId number) : lane(number), marks(device, clock) { clock.lane = number; }
@@ -66,8 +66,8 @@ class alignas(128) Stream {
     std::erase_if(caches, [&](const auto& cache) { return &cache->pool == &pool; });
   }
 
-  // The lane is being captured, or may soon be, since its requests go to a private pool: no event is recorded
-  // or asked on it, and it waits for no other lane.
+  // Returns true if the lane is being captured, or may soon be because its requests go to a private pool. No
+  // event is then recorded or queried on it, and it waits for no other lane.
   bool is_captured() STOWAGE_REQUIRES(mutex) {
     return (current != nullptr && current->pool.is_private()) || marks.is_captured();
   }
@@ -75,12 +75,14 @@ class alignas(128) Stream {
   const LaneId lane;
   LaneClock clock;
   Mutex mutex;
-  bool retired STOWAGE_GUARDED_BY(mutex) = false;  // its lane may be gone: nothing of it is pending
+  // The lane may be gone, and no work of the stream is pending.
+  bool retired STOWAGE_GUARDED_BY(mutex) = false;
   LaneMarks marks STOWAGE_GUARDED_BY(mutex);
   std::vector<std::unique_ptr<Cache>> caches STOWAGE_GUARDED_BY(mutex);
-  Cache* current STOWAGE_GUARDED_BY(mutex) = nullptr;  // that requests go to
+  Cache* current STOWAGE_GUARDED_BY(mutex) = nullptr;  // the cache that serves requests
   Bytes unmarked_bytes STOWAGE_GUARDED_BY(mutex) = 0;
-  std::uint64_t demands STOWAGE_GUARDED_BY(mutex) = 0;  // there were at the latest mark
+  // Value of the allocator's demands_ at the latest mark.
+  std::uint64_t demands STOWAGE_GUARDED_BY(mutex) = 0;
 };
 
 }  // namespace stowage::caching

@@ -12,7 +12,7 @@
 namespace stowage {
 namespace {
 
-constexpr std::size_t best_alignment = 512;  // of every block
+constexpr std::size_t best_alignment = 512;  // alignment that every block has
 
 void expect_alignment(std::size_t alignment) {
   if (!std::has_single_bit(alignment) || alignment > best_alignment)

@@ -28,11 +28,11 @@ void keep_error(const char* text) noexcept {
   }
 }
 
-// Counted in children, for ever.
+// Number of forks between the first process and this one; only children count.
 std::atomic<std::uint64_t> forks{0};
 // Calls under way that began before a device was in use: a thread in one may hold a lock.
 std::atomic<int> early_calls{0};
-// This process was forked while a thread, which it does not have, was in such a call.
+// True in a process that was forked while a thread of its parent was in such a call.
 std::atomic<bool> orphaned{false};
 
 // Registered when this library is loaded: a fork could meet a later registration half-way.
@@ -163,7 +163,7 @@ int Allocators::guarded(Call&& call) noexcept {
   } catch (const std::exception& error) {
     keep_error(error.what());
     return STOWAGE_FAILED;
-  } catch (...) {  // of a filter
+  } catch (...) {  // thrown by a filter
     keep_error("something was thrown that is no std::exception");
     return STOWAGE_FAILED;
   }
@@ -175,7 +175,7 @@ bool Allocators::is_lost() const {
   return born != 0 && born != forks.load(std::memory_order_relaxed) + 1;
 }
 
-// First of all, before any lock: after a fork another thread of the parent may have held it.
+// Checks for a fork before taking any lock, since a thread of the parent may have held it.
 void Allocators::expect_ready() const {
   if (is_lost())
     throw AfterFork(
@@ -302,7 +302,7 @@ int Allocators::set_history(std::size_t events) noexcept {
 
 int Allocators::begin_iteration(int device) noexcept {
   return guarded([&] {
-    if (!plans_periods_) return static_cast<void>(find(device));  // checks the number alone
+    if (!plans_periods_) return static_cast<void>(find(device));  // throws if the number is wrong
     at(device).allocator().begin_iteration();
   });
 }

@@ -16,7 +16,7 @@
 
 namespace stowage::c_api {
 
-// Values of STOWAGE_LIMIT and its like; null or empty: not set.
+// Values of STOWAGE_LIMIT and the other variables; null or empty: not set.
 struct Environment {
   const char* limit = nullptr;
   const char* history = nullptr;
@@ -46,7 +46,8 @@ class Allocators {
   int snapshot(const char* path) noexcept;
   int forget_stream(int device, void* stream) noexcept;
   int begin_pool(int device, stowage_pool pool, StreamFilter wants) noexcept;
-  // As begin_pool, for the filter that `make` returns. An exception of `make` is the call's error.
+  // Begins a pool like begin_pool, with the filter that `make` returns. An exception of `make`
+  // is the call's error.
   int begin_pool_of(int device, stowage_pool pool, const std::function<StreamFilter()>& make) noexcept;
   int end_pool(int device, stowage_pool pool) noexcept;
   int release_pool(int device, stowage_pool pool) noexcept;
@@ -59,18 +60,18 @@ class Allocators {
  private:
   struct Settings {
     std::optional<Bytes> limit;
-    std::optional<double> fraction;  // of the device's memory
+    std::optional<double> fraction;  // limit as a fraction of the device's memory
   };
-  // Runs `call`, and says what it threw.
+  // Runs `call` and turns an exception into a status and the thread's error text.
   template <class Call>
   int guarded(Call&& call) noexcept;
-  DeviceAllocator& at(int ordinal) STOWAGE_EXCLUDES(mutex_);  // opens it
-  DeviceAllocator* find(int ordinal) const;                   // null: not in use
+  DeviceAllocator& at(int ordinal) STOWAGE_EXCLUDES(mutex_);  // opens the device if needed
+  DeviceAllocator* find(int ordinal) const;                   // null: the device is not in use
   std::vector<std::pair<int, DeviceAllocator*>> all() const;
   std::unique_ptr<DeviceAllocator> open(int ordinal) STOWAGE_REQUIRES(mutex_);
   Bytes limit_of(int ordinal, Bytes total) const STOWAGE_REQUIRES(mutex_);
   void expect_ready() const;
-  bool is_lost() const;  // since a fork
+  bool is_lost() const;  // true in a child process that was forked after a device was opened
 
   const Open open_;
   bool plans_periods_ = false;

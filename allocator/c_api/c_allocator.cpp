@@ -17,8 +17,9 @@ namespace {
 
 using stowage::c_api::Allocators;
 
-// Never destroyed: memory may be freed while the process ends, behind the end of CUDA. Made without a lock,
-// which a fork could leave locked in the child: of several threads' the first counts.
+// Never destroyed: memory may be freed while the process ends, behind the end of CUDA. No lock guards its
+// creation, since a fork could leave one locked in the child: if several threads create it, the first result
+// is kept.
 Allocators& process() {
   static constinit std::atomic<Allocators*> known = nullptr;
   Allocators* found = known.load(std::memory_order_acquire);

@@ -30,7 +30,7 @@ void PoolRoutes::end(PoolKey key) {
   if (ended == routes_.end())
     throw InvalidInput(fmt::format("pool {}: it was not begun; end each begin once", name_of(key)));
   routes_.erase(ended);
-  // Another route to the same pool makes its scopes anew.
+  // A scope that another route to the same pool still needs is made anew.
   std::erase_if(scopes_, [&](const auto& one) { return one.second.key == key; });
   begun_.store(routes_.size(), std::memory_order_release);
 }
@@ -57,7 +57,7 @@ void PoolRoutes::sweep_locked() {
     try {
       allocator_.destroy_pool(pool);
       return true;
-    } catch (const Error&) {  // it has live blocks, or a failed call left some of it mapped
+    } catch (const Error&) {  // the pool has live blocks, or a failed call left some of it mapped
       return false;
     }
   });

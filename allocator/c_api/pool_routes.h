@@ -1,8 +1,8 @@
 // PoolRoutes: the private pool of one caching allocator that a stream's requests go to. As PyTorch's hooks
-// do, callers begin, end and release pools by numbers of their own, and are asked for each request whether a
-// pool wants it.
+// do, callers begin, end and release pools by keys of their own; a filter decides for each request whether
+// the pool gets it.
 //
-// Thread-safe. The allocator outlives it.
+// Thread-safe. The allocator must outlive the routes.
 #pragma once
 
 #include <atomic>
@@ -29,8 +29,8 @@ class PoolRoutes {
 
   // Throws InvalidInput if no pool can be made: requests that `wants` names then fail until `end`.
   void begin(PoolKey key, StreamFilter wants);
-  void end(PoolKey key);      // of the oldest `begin` that has not ended; InvalidInput if there is none
-  void release(PoolKey key);  // InvalidInput if it is not there, or has not ended
+  void end(PoolKey key);      // ends the oldest `begin` of the key; InvalidInput if there is none
+  void release(PoolKey key);  // InvalidInput if the pool is unknown or has not ended
   // Destroys released pools whose last block was freed.
   void sweep();
 
@@ -48,7 +48,7 @@ class PoolRoutes {
  private:
   struct Route {
     PoolKey key;
-    std::optional<PoolId> pool;  // none: it could not be made
+    std::optional<PoolId> pool;  // nullopt: the pool could not be made
     StreamFilter wants;
   };
   struct Scope {
@@ -63,8 +63,8 @@ class PoolRoutes {
   std::atomic<std::size_t> begun_{0};
   Mutex mutex_;
   std::map<PoolKey, PoolId> pools_ STOWAGE_GUARDED_BY(mutex_);
-  std::vector<PoolId> released_ STOWAGE_GUARDED_BY(mutex_);  // with live blocks
-  std::vector<Route> routes_ STOWAGE_GUARDED_BY(mutex_);     // oldest first
+  std::vector<PoolId> released_ STOWAGE_GUARDED_BY(mutex_);  // pools with live blocks
+  std::vector<Route> routes_ STOWAGE_GUARDED_BY(mutex_);     // the oldest route comes first
   std::map<LaneId, Scope> scopes_ STOWAGE_GUARDED_BY(mutex_);
 };
 

@@ -9,7 +9,7 @@
 namespace stowage::interpose {
 namespace {
 
-constexpr Bytes smallest_granule = 2_MiB;  // in which the allocator takes memory back
+constexpr Bytes smallest_granule = 2_MiB;  // least unit in which the allocator gives memory back
 
 void check_call(CUresult result, const char* name, Bytes bytes = 0) {
   if (result == CUDA_SUCCESS) return;
@@ -18,7 +18,7 @@ void check_call(CUresult result, const char* name, Bytes bytes = 0) {
   throw DeviceError(what, name);
 }
 
-// Takes something back after another call failed; tries twice, since nobody could do it later.
+// Undoes a call after a later one failed; tries twice, since nobody could do it later.
 template <class Call>
 CUresult insist(Call call) {
   const CUresult result = call();

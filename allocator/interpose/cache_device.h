@@ -17,7 +17,7 @@ class CacheDevice : public Device {
  public:
   static constexpr LaneId lane = 0;
 
-  // `total`: bytes of the card to count on.
+  // `total`: bytes of the card that the cache may use.
   CacheDevice(CUdevice device, Bytes total);
 
   DeviceInfo info() const override { return {"card", "driver"}; }

@@ -13,7 +13,8 @@
 namespace stowage::interpose {
 namespace {
 
-constexpr unsigned most_failures = 16;  // then nothing is cached: the driver has no such memory
+// After so many failures nothing is cached: the driver lacks such memory.
+constexpr unsigned most_failures = 16;
 
 void* pointer_to(CUdeviceptr address) {
   return reinterpret_cast<void*>(address);  // NOLINT(performance-no-int-to-ptr)
@@ -26,7 +27,7 @@ CUresult wait_for_context(CUcontext context) {
 
 }  // namespace
 
-// A context's memory may be cached where it is the primary one of the only card.
+// Memory of a context may be cached if the machine has one card and the context is its primary one.
 std::shared_ptr<Cached::Card> Cached::open_here() {
   const CUcontext context = current_context();
   const MutexLock lock(mutex_);
@@ -65,7 +66,7 @@ std::shared_ptr<Cached::Card> Cached::card() {
   return card_;
 }
 
-// 0: the cache has no part in it, or no memory for it.
+// Returns 0 if the cache does not serve the call, or has no memory for it.
 CUdeviceptr Cached::take(Bytes bytes) {
   const OutsideCapture outside;
   try {
@@ -74,7 +75,7 @@ CUdeviceptr Cached::take(Bytes bytes) {
     const auto address =
         reinterpret_cast<CUdeviceptr>(card->allocator->allocate_raw(bytes, CacheDevice::lane));
     const MutexLock lock(mutex_);
-    if (card_ != card) return 0;  // its context has ended meanwhile
+    if (card_ != card) return 0;  // the card's context has ended meanwhile
     blocks_[address] = {address, bytes, card->device, card->context, next_id_++};
     used_ = true;
     return address;
@@ -113,7 +114,7 @@ CUresult Cached::release_behind_work(const std::shared_ptr<Card>& card, CUdevice
   const CUresult result = wait_for_context(card->context);
   const bool captured = result == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   const MutexLock lock(mutex_);
-  if (card_ != card) return CUDA_ERROR_INVALID_VALUE;  // its context has ended meanwhile
+  if (card_ != card) return CUDA_ERROR_INVALID_VALUE;  // the card's context has ended meanwhile
   const bool frees = address != 0 && (captured || result == CUDA_SUCCESS);
   const bool known = !frees || blocks_.erase(address) > 0;
   if (frees && known) ready.push_back(address);
@@ -160,7 +161,7 @@ bool Cached::make_room() {
   return of->allocator->trim() > 0;
 }
 
-// Another card is opened for the next context, since nobody knows which reserved addresses outlive this one.
+// The next context gets a new Card, since nobody knows which reserved addresses outlive this one.
 void Cached::primary_context_ends(CUdevice device) {
   if (!used_) return;
   const MutexLock lock(mutex_);

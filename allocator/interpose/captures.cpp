@@ -17,7 +17,7 @@ Captures::Key Captures::key_of(Entry entry, CUstream stream) {
 
 void Captures::note(Entry entry, CUstream stream) { captured_[key_of(entry, stream)] = current_context(); }
 
-// An end that fails may end the capture, or not: the driver knows.
+// A failed call may have ended the capture or not, so the driver is asked.
 void Captures::may_have_ended(Entry entry, CUstream stream) {
   const Entry asked =
       entry_point(entry).per_thread ? Entry::stream_is_capturing_ptsz : Entry::stream_is_capturing;

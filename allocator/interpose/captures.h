@@ -1,5 +1,5 @@
-// Captures: the streams that are being captured. The interposer waits for no context meanwhile: the driver
-// would refuse that, in any mode of the thread, and end the captures.
+// Captures: the streams that are being captured. While there are any, the interposer waits for no context:
+// the driver would refuse that, in any mode of the thread, and end the captures.
 #pragma once
 
 #include <cuda.h>
@@ -12,7 +12,8 @@
 
 namespace stowage::interpose {
 
-// Thread-safe. A capture begins while nobody waits, and nobody starts to wait while one begins.
+// Thread-safe. No capture begins while a thread waits for a context, and no thread starts to
+// wait while one begins.
 class Captures {
  public:
   // `call` is the driver's function that begins a capture of `stream`, by the entry `entry`.
@@ -26,9 +27,9 @@ class Captures {
     if (result == CUDA_SUCCESS) note(entry, stream);
     return result;
   }
-  // After the driver's function that ends one, which may have failed.
+  // Called after the driver's function that ends a capture, which may have failed.
   void may_have_ended(Entry entry, CUstream stream);
-  // They went, with their captures.
+  // Called when a stream or context has gone, with its captures.
   void stream_gone(CUstream stream);
   void context_gone(CUcontext context);
 
@@ -42,7 +43,8 @@ class Captures {
   void after_fork_in_child() STOWAGE_NO_THREAD_SAFETY_ANALYSIS;
 
  private:
-  using Key = std::pair<CUstream, long>;  // the thread where the stream is the thread's own; else 0
+  // A stream, and the thread if the stream is the thread's own, else 0.
+  using Key = std::pair<CUstream, long>;
   static Key key_of(Entry entry, CUstream stream);
   void note(Entry entry, CUstream stream) STOWAGE_REQUIRES(mutex_);
 

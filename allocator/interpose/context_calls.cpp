@@ -1,4 +1,5 @@
-// Contexts and streams that go, with what they take along, and memory that is shared between processes.
+// Calls that end contexts and streams, with the memory that ends with them, and calls that share memory
+// between processes.
 #include <cstdint>
 
 #include "allocator/interpose/captures.h"
@@ -62,7 +63,7 @@ CUresult release_primary(Entry entry, CUdevice device, const void* caller) {
 
 CUresult destroy_stream(Entry entry, CUstream stream, const void* caller) {
   const Outermost outermost(caller);
-  // First: a new stream may have the same handle at once.
+  // Forgets the stream before the driver does: a new stream may get its handle at once.
   if (outermost) {
     ledger().stream_gone(handle_number(stream));
     captures().stream_gone(stream);
@@ -124,7 +125,7 @@ CUresult cuStreamDestroy_v2(CUstream stream) {
 
 CUresult cuIpcGetMemHandle(CUipcMemHandle* handle, CUdeviceptr address) {
   const Outermost outermost(__builtin_return_address(0));
-  if (outermost && program_memory(address)) {  // as of any memory that no other process can open
+  if (outermost && program_memory(address)) {  // the error for any memory that no other process can open
     ledger().note("not_exported", address, spill().find(address) ? "place=host" : "place=cache",
                   CUDA_ERROR_INVALID_VALUE);
     return CUDA_ERROR_INVALID_VALUE;

@@ -2,7 +2,8 @@
 // this way.
 //
 // RTLD_DEFAULT and RTLD_NEXT mean the object that calls, which the loader's dlsym knows by its return
-// address. They are passed on by a jump, with the caller's return address still on the stack.
+// address. Calls with these handles are passed on by a jump, with the caller's return address
+// still on the stack.
 #include <dlfcn.h>
 
 #include "allocator/interpose/driver.h"
@@ -11,7 +12,7 @@
 #error "the interposer is written for x86-64"
 #endif
 
-// Both are called by the assembly below alone.
+// Only the assembly below calls these two functions.
 extern "C" {
 __attribute__((visibility("hidden"), used)) void* stowage_dlsym(void* library, const char* symbol,
                                                                 const void* caller) {

@@ -21,10 +21,10 @@ void* find_dlsym() {
   for (const char* const version : {"GLIBC_2.34", "GLIBC_2.2.5"}) {
     if (void* const found = dlvsym(RTLD_NEXT, "dlsym", version)) return found;
   }
-  std::abort();  // no such glibc is known
+  std::abort();  // every known glibc has one of the versions
 }
 
-// Addresses of the driver's code. Written before `library`, which says that they are there.
+// Addresses of the driver's code. They are written before `library`, whose value says that they are set.
 struct Code {
   std::atomic<std::uintptr_t> start = 0, end = 0;
 } driver_code;
@@ -42,7 +42,7 @@ int note_code(dl_phdr_info* object, std::size_t, void* map) {
   return 1;
 }
 
-// Null while it is not loaded. A library loaded from anywhere is found by its SONAME.
+// Returns null while the driver is not loaded. A library loaded from anywhere is found by its SONAME.
 link_map* driver_library() {
   link_map* known = library.load(std::memory_order_acquire);
   if (known != nullptr) return known;

@@ -7,11 +7,11 @@
 
 namespace stowage::interpose {
 
-// The loader's own dlsym, not the one that this library exports: its address, and a call of it.
+// Return the address of, and call, the loader's own dlsym, not the one that this library exports.
 void* loader_dlsym();
 void* real_dlsym(void* library, const char* symbol);
 
-// Whether `code` is in libcuda, as far as it is loaded.
+// Returns true if `code` lies in a loaded libcuda.
 bool in_driver(const void* code);
 
 // Returns the driver's function; null if no driver is loaded, or it has none of that name.

@@ -3,7 +3,7 @@
 namespace stowage::interpose {
 namespace {
 
-// Ordered as Entry is. Versions are those of the PFN_ types in cudaTypedefs.h.
+// Rows stand in the order of Entry. Versions are those of the PFN_ types in cudaTypedefs.h.
 constexpr std::array<EntryPoint, entry_count> table = {{
     {"cuGetProcAddress", "cuGetProcAddress", 11030, false, false},
     {"cuGetProcAddress_v2", "cuGetProcAddress", 12000, false, false},

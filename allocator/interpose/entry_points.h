@@ -55,7 +55,7 @@ enum class Entry : std::size_t {
   stream_begin_capture_to_graph_ptsz,
   stream_end_capture,
   stream_end_capture_ptsz,
-  replaced,  // how many are replaced; what follows is only called
+  replaced,  // the number of entries that the library replaces; it only calls those below
   ctx_get_current = replaced,
   ctx_get_device,
   primary_ctx_get_state,
@@ -89,16 +89,16 @@ inline constexpr std::size_t replaced_count = static_cast<std::size_t>(Entry::re
 inline constexpr std::size_t entry_count = static_cast<std::size_t>(Entry::count);
 
 struct EntryPoint {
-  const char* symbol;  // as libcuda exports it
-  const char* name;    // as cuGetProcAddress knows it
-  int version;         // of CUDA: the first at which `name` has this signature
-  bool per_thread;     // the variant whose stream 0 is the thread's own
-  bool allocates;      // a program that got another function by this name may allocate unseen
+  const char* symbol;  // the name that libcuda exports
+  const char* name;    // the name that cuGetProcAddress takes
+  int version;         // the first version of CUDA at which `name` has this signature
+  bool per_thread;     // stream 0 is the thread's own stream
+  bool allocates;      // a program that calls another version of this function may allocate unseen
 };
 
 const EntryPoint& entry_point(Entry entry);
 
-// The entry that libcuda exports as `symbol`; Entry::count where none is replaced.
+// Returns the replaced entry that libcuda exports as `symbol`; Entry::count if there is none.
 Entry replaced_symbol(std::string_view symbol);
 
 }  // namespace stowage::interpose

@@ -6,8 +6,8 @@
 namespace stowage::interpose {
 namespace {
 
-constexpr Bytes piece_alignment = 512;  // that of the driver's own
-constexpr unsigned most_attempts = 16;  // to give back what the driver does not take
+constexpr Bytes piece_alignment = 512;  // the alignment of the driver's own allocations
+constexpr unsigned most_attempts = 16;  // attempts to give back memory that the driver does not take
 
 Bytes round_up(Bytes bytes, Bytes to) { return (bytes + to - 1) / to * to; }
 

@@ -14,7 +14,7 @@ CUmemLocation host_location(HostSource source, CUdevice device) {
   call_real<decltype(cuDeviceGetAttribute)>(Entry::device_get_attribute, &node,
                                             CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, device);
   location.type = CU_MEM_LOCATION_TYPE_HOST_NUMA;
-  location.id = node < 0 ? 0 : node;  // where there are no nodes, 0 is meant
+  location.id = node < 0 ? 0 : node;  // a machine without nodes takes node 0
   return location;
 }
 
@@ -26,8 +26,8 @@ CUresult grant(const HostMemory& memory, const CUmemLocation& location) {
                                              std::size_t{1});
 }
 
-// The device must reach it. The host should, since the driver may copy by the CPU; and other devices, as they
-// would reach the device's memory once the program lets them.
+// The device must have access to the memory. The host should have it, since the driver may copy by the CPU,
+// and so should other devices, which could access the device's memory once the program allows it.
 CUresult grant_all(const HostMemory& memory, const CUmemLocation& host, CUdevice device) {
   CUmemLocation location{};
   location.type = CU_MEM_LOCATION_TYPE_DEVICE;

@@ -9,12 +9,12 @@
 
 namespace stowage::interpose {
 
-// The parts of a chunk that are there. Empty at first, and again once all were given back.
+// The parts of a chunk that exist. The struct is empty at first, and again once all parts were given back.
 struct HostMemory {
-  CUdeviceptr address = 0;  // for the device
+  CUdeviceptr address = 0;  // address for the device
   std::size_t bytes = 0;
-  void* pinned = nullptr;       // from cuMemHostAlloc; null: mapped
-  CUcontext context = nullptr;  // which takes `pinned` along
+  void* pinned = nullptr;       // the address from cuMemHostAlloc; null: the memory is mapped
+  CUcontext context = nullptr;  // the context that `pinned` ends with
   CUmemGenericAllocationHandle handle = 0;
   bool reserved = false, created = false, mapped = false;
 
@@ -30,7 +30,7 @@ inline constexpr std::array<HostSource, 3> host_sources = {HostSource::nearest_n
 // Sizes are multiples of this power of two.
 inline constexpr std::size_t host_granule = std::size_t{2} << 20;
 
-// Takes `bytes` for `device`, a context of which is current. If it fails, `memory` is to be given back.
+// Takes `bytes` for `device`, a context of which is current. If that fails, the caller gives `memory` back.
 CUresult take_host_memory(HostSource source, CUdevice device, std::size_t bytes, HostMemory& memory);
 
 // Returns false if the driver fails: then `memory` is what is still there, and may be given back again.

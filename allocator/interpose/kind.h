@@ -7,7 +7,7 @@ namespace stowage::interpose {
 
 enum class Kind { device, pitched, managed, async, pool, host_pool, physical, host_physical, graph, unknown };
 std::string_view name_of(Kind kind);
-// Whether memory of this kind is a part of what the card holds.
+// Returns true if memory of this kind occupies the card.
 bool on_the_card(Kind kind);
 
 }  // namespace stowage::interpose

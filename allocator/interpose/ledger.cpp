@@ -10,7 +10,7 @@
 namespace stowage::interpose {
 namespace {
 
-constexpr int patience = 1000;  // attempts where a lock may be held for ever
+constexpr int patience = 1000;  // attempts to take a lock that may be held for ever
 
 bool counts(const Block& block) { return on_the_card(block.kind) && !block.spilled; }
 
@@ -48,7 +48,7 @@ void Ledger::line(std::string_view event, std::uint64_t address, const Block& bl
                  card == cards_.end() ? 0 : card->second.live, result,
                  block.spilled ? "place=host" : detail});
   } else if (ended_ || calls_ == 1) {
-    end_locked();  // the totals so far: the first of them in case the process crashes
+    end_locked();  // records the totals so far, in case the process crashes
   }
 }
 
@@ -71,7 +71,7 @@ bool Ledger::admit(const Block& block) {
 void Ledger::refused(const Block& block, std::string_view why) {
   const MutexLock lock(mutex_);
   line("refused", 0, block, 0, why);
-  writer_.flush();  // a program often ends over it
+  writer_.flush();  // a refused allocation often ends the program
 }
 
 void Ledger::give_back(const Block& block) {
@@ -79,7 +79,7 @@ void Ledger::give_back(const Block& block) {
   drop(block);
 }
 
-// Counts a block that nobody had to admit.
+// Counts a block that needed no admission.
 void Ledger::take_in(const Block& block) {
   if (!block.spilled) return;
   ++spills_;
@@ -94,7 +94,7 @@ void Ledger::drop(const Block& block) {
 
 void Ledger::granted(std::uint64_t address, const Block& block) {
   const MutexLock lock(mutex_);
-  // Memory of a graph is the graph's: its address comes and goes with launches.
+  // Memory of a graph belongs to the graph: its address comes and goes with launches.
   if (block.kind != Kind::graph) {
     end_free(address);
     forget(address);
@@ -145,7 +145,7 @@ bool Ledger::end_free(std::uint64_t address) {
 
 void Ledger::freed(std::uint64_t address, const Block& block, std::uint64_t stream) {
   const MutexLock lock(mutex_);
-  if (block.grant == 0) {  // of an address that no grant gave out
+  if (block.grant == 0) {  // no grant gave this address out
     Block shown = block;
     shown.stream = stream;
     line("free", address, shown, 0);

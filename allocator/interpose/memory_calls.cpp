@@ -1,4 +1,4 @@
-// The calls that allocate and free device memory by address, and what they see of the card.
+// The calls that allocate and free device memory by address, and those that ask how much the card has.
 #include "allocator/interpose/driver.h"
 #include "allocator/interpose/places.h"
 #include "allocator/interpose/process.h"
@@ -135,7 +135,7 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr* address, size_t* pitch, size_t width, s
                           .element_bytes = element_bytes};
   const Outermost outermost(__builtin_return_address(0));
   std::size_t bytes = 0;
-  // Too large for any card: the driver says so.
+  // The size is too large for any card, and the driver reports that.
   if (!outermost || __builtin_mul_overflow(width, height, &bytes)) return PassThrough().allocate(call);
   return allocate(call, block_in_current_context(Kind::pitched, bytes));
 }

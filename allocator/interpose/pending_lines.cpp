@@ -19,7 +19,7 @@ std::string_view name_of_line(std::string_view line) {
   return line.substr(0, end);
 }
 
-// How much of `text` the file has already: from its first line on, as far as both agree.
+// Returns how much of `text` the file has already, from the first line of `text` on, as far as both agree.
 std::size_t length_in_file(const std::string& path, std::string_view text) {
   const std::string_view name = name_of_line(text);
   const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
@@ -69,7 +69,7 @@ void PendingLines::move_to(int record, const std::string& record_path) {
     const bool lacks_end = there < rest.size() && rest[there] == '\n';
     const std::size_t whole = lacks_end ? there : rest.substr(0, there).rfind('\n') + 1;
     rest.remove_prefix(whole);
-    // A line whose first part alone is in the record is written again, in a line of its own.
+    // A line that the record has only a first part of is written again in full, in a line of its own.
     if (there > whole) cut = "\n";
   }
   moving = 1;

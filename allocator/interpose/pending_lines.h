@@ -1,11 +1,11 @@
-// Lines of a process that are not in the record yet. They stand in a file of one page that is mapped shared,
-// so the kernel keeps them whatever ends the process: a crash, SIGKILL, or exec.
+// Lines of a process that are not in the record yet. The lines are in a file of one page that is mapped
+// shared, so the kernel keeps them whatever ends the process: a crash, SIGKILL, or exec.
 //
 // A process has a file of its own in a folder of `stowage run`, named after its process id:
 //   1. A process maps its file when it has its first line, and adds each line to the page.
 //   2. The lines are appended to the record when the page is full, and at the process's end.
-//   3. A program that takes the process's place by exec finds the file, and appends what stands in it first.
-//   4. `stowage run` appends at the end what stands in the files of processes that are gone.
+// 3. A program that replaces the process's program by exec finds the file, and first appends the lines in it.
+// 4. `stowage run` appends at the end the lines in the files of processes that are gone.
 #pragma once
 
 #include <array>
@@ -31,12 +31,12 @@ struct PendingLines {
 };
 static_assert(sizeof(PendingLines) == 4096 && std::atomic<std::uint32_t>::is_always_lock_free);
 
-// The file of this process in `folder`.
+// Returns the path of this process's file in `folder`.
 std::string pending_file(const std::string& folder);
-// The process id in such a file's name; 0: it is none.
+// Returns the process id in such a file's name; 0: the name is another file's.
 int process_of_pending_file(std::string_view name);
 
-// Maps a file of pending lines, and makes it if `make`; null: it cannot be.
+// Maps a file of pending lines, and creates it if `make`. Returns null on failure.
 PendingLines* map_pending_lines(const std::string& path, bool make);
 void unmap_pending_lines(PendingLines* lines);
 

@@ -26,7 +26,7 @@ class Places {
   std::optional<PoolPlace> of(CUmemoryPool pool);
 
   void primary_context_is(CUdevice device, std::uint64_t context);
-  std::uint64_t primary_context(CUdevice device);  // 0: not known
+  std::uint64_t primary_context(CUdevice device);  // 0: the context is not known
 
   // The lock is held while the process forks.
   void before_fork() STOWAGE_NO_THREAD_SAFETY_ANALYSIS { mutex_.lock(); }

@@ -62,8 +62,8 @@ void after_fork_in_child() {
 __attribute__((destructor)) void finish() { ledger().end(); }
 
 using ExitFunction = void(int);
-ExitFunction* next_exit = nullptr;      // _exit of whoever comes behind this library
-ExitFunction* next_std_exit = nullptr;  // and its _Exit
+ExitFunction* next_exit = nullptr;      // the next library's _exit
+ExitFunction* next_std_exit = nullptr;  // the next library's _Exit
 
 __attribute__((constructor)) void begin() {
   const int saved = errno;
@@ -75,7 +75,8 @@ __attribute__((constructor)) void begin() {
   errno = saved;
 }
 
-// A process may leave without any destructor. May be called in a signal handler, or in a child of vfork.
+// A process may leave without any destructor. This function may be called in a signal handler, or in a child
+// of vfork.
 [[noreturn]] void leave(ExitFunction* function, int status) {
   ledger().try_end();
   if (function != nullptr) function(status);

@@ -1,6 +1,6 @@
 // Calls by which a process leaves the reach of `stowage run`: it starts a program in an environment without
-// the libraries or with another record, or changes to a user who may not write the record. They are let
-// through, and the record says so. Programs that make the system calls themselves are not seen.
+// the libraries or with another record, or changes to a user who may not write the record. Such calls are let
+// through, and the record notes them. System calls that a program makes without libc are not seen.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <spawn.h>
@@ -67,7 +67,7 @@ void note(Place place, const char* path) {
                         slash == nullptr ? path : slash + 1);
 }
 
-// Before a program takes this one's place: afterwards there is nobody to tell.
+// Called before another program takes this one's place: afterwards nobody could write the line.
 void starts(const char* path, char* const* environment, bool found) {
   const int saved = errno;
   if (found) note(place_of(environment), path);

@@ -19,7 +19,8 @@ void put(void* data, Value value) {
   std::memcpy(data, static_cast<const void*>(&value), sizeof(value));
 }
 
-// Over the driver's answer; what is as the driver says stays: whether it is managed, mapped, can be shared.
+// Corrects the driver's answer. Attributes that are right stay: whether the memory is managed, is mapped, can
+// be shared.
 void correct(CUpointer_attribute attribute, void* data, const ProgramMemory& memory, CUdeviceptr address) {
   if (data == nullptr) return;
   switch (attribute) {
@@ -77,7 +78,7 @@ CUresult cuPointerGetAttribute(void* data, CUpointer_attribute attribute, CUdevi
   const Outermost outermost(__builtin_return_address(0));
   const auto memory = outermost ? program_memory(address) : std::nullopt;
   if (!memory || !is_corrected(attribute)) {
-    // Device memory is nowhere on the host.
+    // Device memory has no address on the host.
     if (memory && attribute == CU_POINTER_ATTRIBUTE_HOST_POINTER) return CUDA_ERROR_INVALID_VALUE;
     return call_real<decltype(cuPointerGetAttribute)>(Entry::pointer_get_attribute, data, attribute, address);
   }

@@ -22,7 +22,7 @@ std::uint64_t now_ns() {
   return static_cast<std::uint64_t>(time.tv_sec) * 1'000'000'000U + static_cast<std::uint64_t>(time.tv_nsec);
 }
 
-// Names of programs are anything: one line, one field.
+// Makes any text, such as a program's name, fit into one field of one line.
 std::array<char, longest_detail + 1> one_field(std::string_view text) {
   std::array<char, longest_detail + 1> field{};
   for (std::size_t i = 0; i < text.size() && i < longest_detail; ++i) {
@@ -106,7 +106,7 @@ void RecordWriter::flush() {
 void RecordWriter::finish() {
   finished_ = true;
   flush();
-  // The page stays where it has to tell of lost lines.
+  // A page that reports lost lines stays.
   const int saved = errno;
   if (is_mapped_ && lines_->lost == 0) unlink(pending_file(folder_).c_str());
   errno = saved;

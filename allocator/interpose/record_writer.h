@@ -17,18 +17,18 @@ inline constexpr std::string_view record_header =
 struct RecordLine {
   std::string_view event;
   std::string_view kind = "-";
-  int device = -1;            // -1: none
-  std::uint64_t stream = 0;   // as Ledger numbers them
-  std::uint64_t address = 0;  // or a handle
+  int device = -1;            // -1: no device
+  std::uint64_t stream = 0;   // the number that Ledger gave the stream
+  std::uint64_t address = 0;  // an address or a handle
   std::uint64_t bytes = 0;
   std::uint64_t live = 0;
-  int result = 0;  // a CUresult
+  int result = 0;  // the CUresult of the call
   std::string_view detail = {};
 };
 
-// Not thread-safe. Lines wait in the process's page of PendingLines, which outlives the process; where there
-// can be none, each line is written at once. The file is opened for each write, since programs close
-// descriptors that they do not know. An error is no reason to disturb the program: it is noted in the page.
+// Not thread-safe. Lines wait in the process's page of PendingLines, which outlives the process; without a
+// page each line is written at once. The file is opened for each write, since programs close descriptors that
+// they do not know. An error does not disturb the program; the page notes it.
 class RecordWriter {
  public:
   // `path` empty: nothing is written. Times count from `start_ns` of CLOCK_MONOTONIC. `folder` is where files
@@ -39,17 +39,18 @@ class RecordWriter {
   RecordWriter& operator=(const RecordWriter&) = delete;
 
   void add(const RecordLine& line);
-  void put(const RecordLine& line);  // as `add`, and the line waits in any case
+  void put(const RecordLine& line);  // like `add`, but the line is never written at once
   void flush();
-  // The file, which the caller closes; -1: it cannot be appended to, or there is none.
+  // Returns a descriptor of the file, which the caller closes; -1: the file is absent or
+  // cannot be appended to.
   int open_file() const;
   bool can_append() const;
   void flush_to(int file);
-  // Every line from now on is written at once: the process is about to end.
+  // Called when the process is about to end: every later line is written at once.
   void finish();
   // Begins anew in a child after fork: the page and its lines are the parent's.
   void start_again();
-  bool in_own_process() const;  // not so in a child of vfork
+  bool in_own_process() const;  // false in a child of vfork
 
  private:
   bool waits() const { return is_mapped_ && !finished_; }
@@ -60,8 +61,8 @@ class RecordWriter {
   int pid_;
   bool finished_ = false;
   bool is_mapped_ = false;  // `lines_` is this process's page
-  bool has_asked_ = false;  // for a page
-  PendingLines own_;        // where there is no page
+  bool has_asked_ = false;  // a page was asked for
+  PendingLines own_;        // used if there is no page
   PendingLines* lines_ = &own_;
   PendingLines* parents_ = nullptr;  // the page of the process that this one was forked from
 };

@@ -13,7 +13,7 @@ void* address_of(Function* function) {
 }  // namespace
 
 void* replacement(Entry entry) {
-  // Ordered as Entry is.
+  // Rows stand in the order of Entry.
   static const std::array<void*, replaced_count> table = {
       address_of(cuGetProcAddress),
       address_of(cuGetProcAddress_v2),

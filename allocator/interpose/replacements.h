@@ -1,5 +1,5 @@
-// The functions that stand in the place of the driver's, under its names: those that cuda.h does not declare,
-// since it renames the old ones and hides the per-thread ones.
+// Replacements of driver functions, under their names, that cuda.h does not declare, since it renames old
+// functions and hides per-thread ones.
 #pragma once
 
 #include <cuda.h>

@@ -5,7 +5,7 @@
 namespace stowage::interpose {
 namespace {
 
-constexpr int attempts = 2;  // to leave the thread as it was
+constexpr int attempts = 2;  // attempts to restore the thread's state
 
 }  // namespace
 

@@ -5,9 +5,9 @@
 
 namespace stowage::interpose {
 
-CUcontext current_context();  // null: none
+CUcontext current_context();  // null: the thread has no context
 
-// `context` is current. False: the driver does not know it.
+// Makes `context` current. False: the driver does not know the context.
 class InContext {
  public:
   explicit InContext(CUcontext context);
@@ -22,7 +22,7 @@ class InContext {
   bool pushed_ = false;
 };
 
-// Calls that the program did not make do not end a capture of its streams.
+// Within the scope, calls that the program did not make cannot end a capture of its streams.
 class OutsideCapture {
  public:
   OutsideCapture();

@@ -15,33 +15,34 @@ namespace stowage::interpose {
 // A call that allocates. The entry decides which fields count.
 struct AllocateCall {
   Entry entry = Entry::mem_alloc;
-  CUdeviceptr* address = nullptr;  // where the answer goes
+  CUdeviceptr* address = nullptr;  // the address of the allocation is written here
   std::size_t bytes = 0;
-  std::size_t* pitch = nullptr;  // cuMemAllocPitch: where the pitch goes, and the rows
+  // cuMemAllocPitch: the pitch is written here; width and height are in bytes and rows.
+  std::size_t* pitch = nullptr;
   std::size_t width = 0, height = 0;
   unsigned element_bytes = 0;
-  unsigned flags = 0;           // cuMemAllocManaged
-  CUmemoryPool pool = nullptr;  // cuMemAllocFromPoolAsync
-  CUstream stream = nullptr;    // the Async ones
+  unsigned flags = 0;           // used by cuMemAllocManaged
+  CUmemoryPool pool = nullptr;  // used by cuMemAllocFromPoolAsync
+  CUstream stream = nullptr;    // used by the asynchronous entries
 };
 
 struct FreeCall {
   Entry entry = Entry::mem_free;
   CUdeviceptr address = 0;
-  CUstream stream = nullptr;  // cuMemFreeAsync
+  CUstream stream = nullptr;  // used by cuMemFreeAsync
 };
 
 // An allocation that is not the driver's own, as the program believes it to be.
 struct ProgramMemory {
   CUdeviceptr address = 0;
-  Bytes bytes = 0;  // with the rows' padding
+  Bytes bytes = 0;  // padding of rows included
   CUdevice device = 0;
-  CUcontext context = nullptr;  // in which it is used: a free waits for its work
-  std::uint64_t id = 0;         // of no other memory of the same service
+  CUcontext context = nullptr;  // context that uses the memory: a free waits for its work
+  std::uint64_t id = 0;         // unique within the service
 };
 
-// Serves what the ledger has admitted. Functions are called by any thread, several at once; what they return
-// is what the program gets, and it must keep the promises of the entry's own function.
+// Serves what the ledger has admitted. Functions are called by any thread, several at once; the program gets
+// their results, which must keep the promises of the driver's function.
 class Service {
  public:
   Service() = default;
@@ -56,7 +57,7 @@ class Service {
     static_cast<void>(address);
     return std::nullopt;
   }
-  // Bytes that it holds of the device, and the program does not.
+  // Returns the bytes of the device that the service holds and the program does not.
   virtual Bytes idle_bytes(CUdevice device) {
     static_cast<void>(device);
     return 0;

@@ -25,7 +25,7 @@ CUresult context_of(CUstream stream, Entry entry, CUcontext& context) {
   return call_real<decltype(cuStreamGetCtx)>(asked, stream, &context);
 }
 
-// Rows begin as the driver lets them: where textures may.
+// Rows begin where textures may, as with the driver.
 CUresult want_rows(const AllocateCall& call, CUdevice device, Wanted& wanted) {
   const bool elements = call.element_bytes == 4 || call.element_bytes == 8 || call.element_bytes == 16;
   if (call.pitch == nullptr || !elements) return CUDA_ERROR_INVALID_VALUE;
@@ -40,7 +40,7 @@ CUresult want_rows(const AllocateCall& call, CUdevice device, Wanted& wanted) {
   return too_large ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 }
 
-// Finds the mistakes that the driver's function would find.
+// Fills `wanted`. Returns the error that the driver's function would return for wrong arguments.
 CUresult want(const AllocateCall& call, const Block& block, Wanted& wanted) {
   if (call.address == nullptr || block.bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   wanted.bytes = block.bytes;
@@ -55,7 +55,7 @@ CUresult want(const AllocateCall& call, const Block& block, Wanted& wanted) {
   return want_rows(call, block.device, wanted);
 }
 
-// Marks the end of the stream's work so far. An event that could not be recorded is left to destroy.
+// Marks the end of the stream's work so far. An event that could not be recorded remains, to be destroyed.
 bool mark(const FreeCall& call, CUevent& event) {
   CUresult result = call_real<decltype(cuEventCreate)>(Entry::event_create, &event,
                                                        static_cast<unsigned>(CU_EVENT_DISABLE_TIMING));
@@ -89,7 +89,7 @@ SpillAnswer Spill::allocate(const AllocateCall& call, const Block& block) {
         return {};
       }
     }
-    // Memory that streams have yet to pass may make room.
+    // Waits for frees that streams have not reached yet, since these may make room.
     if (waited || !wait_for_room()) {
       return {CUDA_ERROR_OUT_OF_MEMORY, piece.full ? "spill=full" : "spill=failed"};
     }
@@ -204,7 +204,7 @@ void Spill::settle_locked() {
   }
 }
 
-// An error of a query says nothing of the work: the memory stays.
+// If a query fails, the work may still run, so the memory stays.
 bool Spill::settled(Pending& pending) {
   if (pending.waiters > 0) return false;
   if (pending.event != nullptr) {

@@ -17,30 +17,30 @@ namespace stowage::interpose {
 
 struct SpillAnswer {
   CUresult result = CUDA_SUCCESS;
-  std::string_view why = {};  // where it failed, for the record
+  std::string_view why = {};  // the step that failed, for the record
 };
 
-// Thread-safe, but not for two frees of one address: the ledger gives it to one. The lock is not held while
-// a thread waits for the device.
+// Thread-safe, but not for two frees of one address; Ledger::take lets only one thread free it. The lock is
+// not held while a thread waits for the device.
 class Spill {
  public:
-  explicit Spill(Bytes limit) : on_(limit > 0), chunks_(limit) {}  // of the host; 0: nothing spills
+  explicit Spill(Bytes limit) : on_(limit > 0), chunks_(limit) {}  // `limit`: host bytes; 0: nothing spills
 
   bool on() const { return on_; }
-  // Stands in the place of the driver's function. REQUIRES: the stream is not captured.
+  // Replaces the driver's function. REQUIRES: the stream is not captured.
   SpillAnswer allocate(const AllocateCall& call, const Block& block);
-  // A cuMemFree waits for the work of the memory's context, as the driver's does; one in order takes effect
-  // once the stream's work has passed. While a stream is captured nobody can wait: the memory is kept back
-  // until a later cuMemFree in its context, or an allocation that finds no more, has waited. Another result
-  // than CUDA_SUCCESS: nothing is freed.
+  // A cuMemFree waits for the work of the memory's context, as the driver's does; a free in the order of a
+  // stream takes effect once the stream's work has passed. While a stream is captured nobody can wait: the
+  // memory is kept back until a later cuMemFree in its context, or an allocation that finds no more, has
+  // waited. Another result than CUDA_SUCCESS: nothing is freed.
   CUresult free(const FreeCall& call);
 
-  // The allocation that `address` is in.
+  // Returns the allocation that `address` is in.
   std::optional<ProgramMemory> find(CUdeviceptr address);
-  // Frees what streams have passed.
+  // Frees the memory whose streams have reached its free.
   void settle();
 
-  // After they went: the driver has ended their work.
+  // Called after the context or the device's state has gone: the driver has ended its work.
   void context_gone(std::uint64_t context);
   void device_reset(CUdevice device, std::uint64_t primary_context);
 
@@ -54,17 +54,17 @@ class Spill {
     ProgramMemory memory;
     HostOwner owner;
   };
-  // Freed in the order of a stream, whose work up to there `event` marks.
+  // A free in the order of a stream; `event` marks the stream's work up to the free.
   struct Pending {
     CUdeviceptr address = 0;
-    std::uint64_t id = 0;         // 0: none is freed, but the event is to go
-    CUcontext context = nullptr;  // of the event
+    std::uint64_t id = 0;         // 0: no memory is to be freed, but the event must still be destroyed
+    CUcontext context = nullptr;  // context of `event`
     CUevent event = nullptr;
     bool passed = false;
-    unsigned waiters = 0;  // threads that wait for it without the lock: it stays
+    unsigned waiters = 0;  // number of threads that wait for the event without the lock, so that it must stay
   };
 
-  // Freed at once, though not before a wait for the context's work.
+  // A free that takes effect after a wait for the context's work.
   struct Freed {
     CUdeviceptr address = 0;
     std::uint64_t id = 0;
@@ -73,11 +73,11 @@ class Spill {
 
   CUresult free_in_order(const FreeCall& call);
   CUresult free_at_once(const Freed& freed);
-  CUresult release_behind_work(const Freed* freed);  // null: only what was kept back
-  bool wait_for_room();                              // false: there was nothing to wait for
+  CUresult release_behind_work(const Freed* freed);  // `freed` null: frees only the memory that was kept back
+  bool wait_for_room();                              // returns false if there was nothing to wait for
   void settle_locked() STOWAGE_REQUIRES(mutex_);
   bool settled(Pending& pending) STOWAGE_REQUIRES(mutex_);
-  bool wait_for_pending() STOWAGE_NO_THREAD_SAFETY_ANALYSIS;  // false: none was pending
+  bool wait_for_pending() STOWAGE_NO_THREAD_SAFETY_ANALYSIS;  // returns false if nothing was pending
   void keep(const ProgramMemory& memory, const HostOwner& owner) STOWAGE_REQUIRES(mutex_);
   void release(CUdeviceptr address, std::uint64_t id) STOWAGE_REQUIRES(mutex_);
   template <class Predicate>
@@ -89,8 +89,9 @@ class Spill {
   std::map<CUdeviceptr, Kept> kept_ STOWAGE_GUARDED_BY(mutex_);
   std::list<Pending> pending_ STOWAGE_GUARDED_BY(mutex_);
   std::vector<Freed> kept_back_ STOWAGE_GUARDED_BY(mutex_);
-  std::uint64_t next_id_ STOWAGE_GUARDED_BY(mutex_) = std::uint64_t{1} << 63U;  // the driver counts from 1
-  std::atomic<bool> used_ = false;  // ever: most programs never spill
+  // The driver's own ids count from 1.
+  std::uint64_t next_id_ STOWAGE_GUARDED_BY(mutex_) = std::uint64_t{1} << 63U;
+  std::atomic<bool> used_ = false;  // true once any memory was spilled: most programs never spill
 };
 
 }  // namespace stowage::interpose

@@ -1,5 +1,5 @@
-// Functions that programs get when they ask for the driver's, by dlsym or by cuGetProcAddress. The driver
-// answers the latter first, at the version asked for; then the answer is replaced.
+// Functions that programs get when they ask for the driver's, by dlsym or by cuGetProcAddress. For
+// cuGetProcAddress, the driver answers first, at the version asked for, and then its answer is replaced.
 #include <string_view>
 
 #include "allocator/interpose/driver.h"
@@ -37,9 +37,9 @@ Entry find_named(std::string_view name, Fits fits) {
   return Entry::count;
 }
 
-// `found`: the driver's answer to `name` at `version`. It is replaced if the driver gives the same function
-// at the version whose signature the replacement has. A function of a newer signature stays; the record says
-// so, since it may allocate unseen.
+// `found`: the driver's answer to `name` at `version`. The answer is replaced if the driver gives the same
+// function at the version whose signature the replacement has. A function of a newer signature stays; the
+// record says so, since it may allocate unseen.
 void* substitute_answer(const char* name, void* found, int version) {
   // The driver may also give out a function that it does not export.
   const auto exported = [&](Entry entry) { return found == real_function(entry); };

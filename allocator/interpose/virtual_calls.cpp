@@ -51,14 +51,14 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t bytes, const C
 
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
   const Outermost outermost(__builtin_return_address(0));
-  // Before the driver does: the handle may belong to someone else at once.
+  // Releases in the ledger before the driver does: the handle may then belong to another thread at once.
   if (outermost) ledger().released(handle);
   return call_real<decltype(cuMemRelease)>(Entry::mem_release, handle);
 }
 
 CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void* address) {
   const Outermost outermost(__builtin_return_address(0));
-  // The program did not make it by cuMemCreate.
+  // Memory of the service has no handle of the program's cuMemCreate.
   if (outermost && program_memory(reinterpret_cast<CUdeviceptr>(address))) return CUDA_ERROR_INVALID_VALUE;
   const CUresult result =
       call_real<decltype(cuMemRetainAllocationHandle)>(Entry::mem_retain_allocation_handle, handle, address);

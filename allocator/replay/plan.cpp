@@ -15,7 +15,7 @@ using Indexes = std::vector<std::uint32_t>;
 // Branchings times items: a second or so, at ten microseconds a branching for a few hundred items.
 constexpr std::uint64_t search_work = 20'000'000;
 
-// Searches on where `place` ends more than a 256th above the bound, since a plan serves many iterations.
+// The search goes on if `place` ends more than a 256th above the bound, since a plan serves many iterations.
 PlacementResult place_well(const std::vector<PlacementItem>& items, Bytes alignment) {
   PlacementResult placed = place(items, alignment);
   PlacementOptions options;
@@ -34,7 +34,8 @@ Bytes touched_bytes(const std::vector<PlacementItem>& items, const std::vector<B
   return placement::most_touched(items, offsets, granule) * granule;
 }
 
-// Places anew for few touched granules instead of a low end: granules between blocks can serve others.
+// Places the requests anew so that they touch few granules, not so that they end low: granules between blocks
+// can serve others.
 void place_loosely(const std::vector<PlacementItem>& items, Bytes alignment, Bytes granule,
                    PlacementResult& placed) {
   std::vector<Bytes> offsets = placement::place_for_granules(items, alignment, granule);

@@ -16,14 +16,15 @@ struct PlannedRequest {
 };
 
 // Two requests share bytes only if the first is freed before the second is made. Most plans share bytes
-// within a stream only, whose own order is all that reuse needs. If that takes too much memory, streams share
-// bytes, and the owner lets one stream wait for the other.
+// within a stream only, where the stream's own order makes reuse safe. If that takes too much memory, streams
+// share bytes, and the owner lets one stream wait for the other.
 struct Plan {
   std::vector<PlannedRequest> requests;  // in the order in which they are made
-  // Requests with offsets in the order of their frees, and how many of these frees come before each request.
+  // The requests with offsets, in the order of their frees; and for each request the number of these frees
+  // that come before it.
   std::vector<std::uint32_t> frees;
   std::vector<std::uint32_t> frees_before;
-  Bytes bytes = 0;  // offsets end here
+  Bytes bytes = 0;  // end of the highest block
   // Bytes that have to be mapped at one time: at most `bytes`, and less only if the offsets leave gaps whose
   // granules can serve others.
   Bytes needed = 0;

@@ -3,7 +3,7 @@
 namespace stowage::caching::replay {
 namespace {
 
-// The finaliser of MurmurHash3. Tokens that are equal by chance cost misses, nothing else.
+// The finaliser of MurmurHash3. Tokens of different operations that are equal by chance only cost misses.
 constexpr std::uint64_t mixed(std::uint64_t value) {
   value = (value ^ (value >> 33U)) * 0xff51afd7ed558ccdU;
   value = (value ^ (value >> 33U)) * 0xc4ceb9fe1a85ec53U;
@@ -51,7 +51,7 @@ std::vector<RecordedRequest> Recorder::requests_in(std::size_t begin, std::size_
   for (std::size_t i = begin; i < end; ++i) {
     const Operation& operation = operations_[i];
     if (operation.bytes == 0) continue;
-    const bool is_freed = operation.partner < end;  // false for no_place
+    const bool is_freed = operation.partner < end;  // false if `partner` is no_place
     requests.push_back({operation.bytes, operation.stream, i - begin,
                         is_freed ? operation.partner - begin : RecordedRequest::never});
   }

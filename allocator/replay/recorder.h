@@ -1,4 +1,4 @@
-// Recorder: what was asked of an allocator lately, as far as a plan for the next time needs it.
+// Recorder: the latest requests to an allocator, as far as a plan for the next iteration needs them.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ struct RecordedRequest {
   Bytes bytes = 0;
   std::uint64_t stream = 0;
   std::size_t made = 0;
-  std::size_t freed = never;  // never: after the last of the operations
+  std::size_t freed = never;  // number of the operation that frees it; never: no recorded operation does
 };
 
 // The last whole repetition, and how far the next has gone.
@@ -43,15 +43,16 @@ class Recorder {
   // Returns the requests among all operations.
   std::vector<RecordedRequest> requests() const { return requests_in(0, size()); }
   // Returns the repetition at the end of the record: same sizes and streams in the same order, each free of
-  // the same request before it, as many frees as requests. It has come at least twice and fills at least half
-  // of the record. It is cut where the fewest bytes are allocated. Takes linear time.
+  // the same request before it, as many frees as requests. The repetition has come at least twice and fills
+  // at least half of the record. The begin of the repetition is where the fewest bytes are allocated. Takes
+  // linear time.
   std::optional<RecordedPeriod> period() const;
 
  private:
   struct Operation {
-    Bytes bytes = 0;                 // 0: a free
-    std::uint64_t stream = 0;        // of a request
-    std::size_t partner = no_place;  // the request's free, or the free's request
+    Bytes bytes = 0;                 // size of a request; 0: the operation is a free
+    std::uint64_t stream = 0;        // stream of a request
+    std::size_t partner = no_place;  // index of the request's free, or of the free's request
     std::size_t requests_before = 0;
   };
   std::vector<RecordedRequest> requests_in(std::size_t begin, std::size_t end) const;
@@ -59,7 +60,7 @@ class Recorder {
   std::size_t quietest(std::size_t begin, std::size_t end) const;
 
   std::vector<Operation> operations_;
-  std::size_t count_ = 0;  // requests
+  std::size_t count_ = 0;  // number of requests
 };
 
 struct SequencePeriod {

@@ -46,7 +46,7 @@ bool Region::map_granules(Interval place, Bytes needed) {
   const std::uint64_t moved = lend(std::min(count, beyond_need(count, needed)), place);
   memory_.unmap_spare(pool_, count - std::min(count, moved));
   if (memory_.room() < count) lend(count - memory_.room(), place);
-  std::exception_ptr failure;  // dropped: the caching path will meet it
+  std::exception_ptr failure;  // ignored here: the caching path will meet the same failure
   while (failure == nullptr && memory_.room() >= count) {
     if (memory_.map(*this, pool_, runs, failure)) return true;
     if (memory_.unmap_spare(pool_, count) == 0) return false;

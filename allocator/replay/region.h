@@ -4,7 +4,8 @@
 // stream wait for `waits`, calls `map_granules`, and `take` once both have worked; `give` when the block
 // goes. Invariants between calls:
 //   - every byte of a taken place is mapped, and no two taken places share a byte;
-//   - a mapped granule that no taken place touches is idle. It is lent to whoever needs memory, and is mapped
+// - a mapped granule that no taken place touches is idle. An idle granule is lent to whoever needs memory,
+// and is mapped
 //     again where a place needs it.
 // REQUIRES: the allocator's mutex, for every call but bytes() and at().
 #pragma once
@@ -21,7 +22,8 @@ namespace stowage::caching::replay {
 
 class Region {
  public:
-  // `space`: whole granules of `memory`'s range, which nobody else uses. Their memory counts to `pool`.
+  // `space`: whole granules of `memory`'s range, which nobody else uses. Memory of these
+  // granules counts to `pool`.
   Region(Interval space, MappedMemory& memory, Pool& pool)
       : space_(space), granule_(memory.granule()), memory_(memory), pool_(pool) {}
 
@@ -30,12 +32,12 @@ class Region {
     return {space_.begin + offset, space_.begin + offset + bytes};
   }
 
-  // Work of other lanes than `lane` that may still use the place.
+  // Returns the tags of work on other lanes than `lane` that may still use the place.
   Tags waits(Interval place, const LaneClock& lane) const;
-  // Granules of the place that are not mapped.
+  // Returns the number of the place's granules that are not mapped.
   std::uint64_t missing(Interval place) const { return length_of(missing_runs(place)); }
-  // Granules have to move so that the place's come within `needed` bytes, and lanes may still be using some
-  // that would do.
+  // Returns true if mapped granules have to move for the place to stay within `needed` bytes, and lanes may
+  // still be using some that could move.
   bool awaits_granules(Interval place, Bytes needed) const;
   // Maps the place's missing granules. Memory is moved before more is taken: first idle granules beyond the
   // `needed` bytes of the plan (Plan::needed), then the pool's spare granules, then other idle ones, which
@@ -43,16 +45,17 @@ class Region {
   bool map_granules(Interval place, Bytes needed);
   // REQUIRES: the place is mapped, and its stream waits for `waits`.
   void take(Interval place);
-  // Others may have the place's bytes once `tags` have passed.
+  // Ends a block: others may have its place's bytes once `tags` have passed.
   void give(Interval place, Tags tags);
 
   // Unmaps spare granules of the pool that a plan which was made before, and is used again, will not take.
-  // `bytes` and `needed`: that plan's.
+  // `bytes` and `needed` are members of that plan.
   void make_way(Bytes bytes, Bytes needed);
 
-  // Unmaps idle granules, `most` or a few more, since pieces go whole. Returns their number.
+  // Unmaps idle granules, `most` or a few more, since pieces go whole. Returns the
+  // number of granules unmapped.
   std::uint64_t lend(std::uint64_t most) { return lend(most, {}); }
-  // Granules that `lend` would unmap.
+  // Returns how many granules `lend` could unmap.
   std::uint64_t lendable(std::uint64_t most) const { return length_of(recyclable(most, {})); }
 
   Bytes mapped_bytes() const { return mapped_.count() * granule_; }

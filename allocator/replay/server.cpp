@@ -7,7 +7,7 @@
 namespace stowage::caching::replay {
 namespace {
 
-constexpr std::uint64_t most_idle_shift = 6;  // at most 64 iterations
+constexpr std::uint64_t most_idle_shift = 6;  // a suspended server idles for at most 2^6 iterations
 
 bool agrees(const PlannedRequest& request, Bytes bytes, std::uint64_t stream) {
   return request.bytes == bytes && request.stream == stream;
@@ -123,14 +123,14 @@ std::uint32_t Server::match(Bytes bytes, std::uint64_t stream) {
   return none;
 }
 
-// Goes on to the time at which the plan makes the request. Blocks that it has freed by then are overdue.
+// Moves the plan's time on to the request. Live blocks that the plan has freed by then become overdue.
 void Server::advance(std::uint32_t request) {
   next_ = request + 1;
   for (const std::uint32_t end = plan().frees_before[request]; freed_ < end; ++freed_)
     make_overdue(plan().frees[freed_]);
 }
 
-// Blocks that the plan takes for live need no look: it places requests apart from them.
+// Blocks that are live in the plan too need no check: the plan places requests apart from them.
 bool Server::meets_overdue(Bytes offset, Bytes bytes) const {
   const auto above = overdue_.lower_bound(offset);
   if (above != overdue_.end() && above->first < offset + bytes) return true;
@@ -239,8 +239,9 @@ void Server::record(Ticket ticket, std::uint64_t stream) {
   tickets_[ticket].record_place = recorder_.allocate(tickets_[ticket].bytes, stream);
 }
 
-// Looks come at sizes that double, so that all together take linear time. A plan is used from where its
-// period begins anew: in its midst, its memory would be mapped beside blocks of the same requests.
+// The record is searched each time its size has doubled, so that all searches together take linear time. A
+// plan is used from where its period begins anew: begun midway, the plan's memory would be mapped beside
+// blocks of the same requests.
 void Server::look_for_period() {
   const bool was_awaited = std::exchange(is_awaited_, false);
   next_look_ = 2 * recorder_.size();

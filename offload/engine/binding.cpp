@@ -123,7 +123,7 @@ class Binder {
       return value == nullptr || *value < 0 ? 0 : static_cast<Bytes>(*value);
     };
     const Bytes rows = op.kernel == "tree_sum" ? positive("rows") : 0;
-    constexpr Bytes most_rows = 1024;  // as in the kernel
+    constexpr Bytes most_rows = 1024;  // the kernel's limit
     if (whole.mode == AccessMode::write || rows == 0 || rows > most_rows || !op.attributes.contains("count"))
       return bound_.accesses.push_back(whole);
     const Bytes row_bytes = whole.bytes / rows;
@@ -158,7 +158,7 @@ class Binder {
 
   const BindingInput& input_;
   const Instruction& instruction_;
-  const bool is_early_;  // an update before the gate
+  const bool is_early_;  // the instruction is an update before the gate
   const Instruction* speculation_;
   BoundInstruction bound_;
 };

@@ -26,7 +26,7 @@ struct Work {
   std::span<const Operand> reads;
   std::span<const Operand> writes;
   const StepContext* step = nullptr;
-  void* stream = nullptr;  // the lane's native stream
+  void* stream = nullptr;  // native stream of the lane
   std::span<std::byte> record{};
   bool begun = false;
   bool done = false;
@@ -40,10 +40,10 @@ struct DeviceRange {
 };
 
 struct BoundInstruction {
-  std::string label;   // the op, or the bucket of a transfer
-  std::string name;    // for the device's reports: the op, or "prefetch <bucket>"
-  Bytes bytes = 0;     // moved, or touched by the op
-  double seconds = 0;  // modelled; 0 for transfers
+  std::string label;   // name of the op, or of the transfer's bucket
+  std::string name;    // name in the device's reports: the op, or "prefetch <bucket>"
+  Bytes bytes = 0;     // bytes that the transfer moves, or that the op touches
+  double seconds = 0;  // modelled seconds; 0 for transfers
   // Transfers.
   std::byte* device = nullptr;
   std::byte* host = nullptr;
@@ -52,8 +52,8 @@ struct BoundInstruction {
   std::vector<Operand> writes;
   std::vector<Access> accesses;
   std::array<Work, 2> work;
-  bool is_collective = false;  // then `work` is unused
-  Kernel undo = nullptr;       // takes back a speculated update
+  bool is_collective = false;  // the op is a collective, and `work` is unused
+  Kernel undo = nullptr;       // kernel that takes back a speculated update
   // Lifetimes of buckets with several tensors that this launch is the first to use.
   std::vector<DeviceRange> begun;
   std::vector<DeviceRange> ended;  // lifetimes that are dead after this instruction
@@ -69,21 +69,21 @@ std::vector<TensorPlace> tensor_places(const Graph& graph, const Plan& plan);
 struct BindingInput {
   const Graph& graph;
   const Plan& plan;
-  const LaunchTable& kernels;             // of the compute lane
-  const LaunchTable& host_kernels;        // of the host lane
+  const LaunchTable& kernels;             // kernels of the compute lane
+  const LaunchTable& host_kernels;        // kernels of the host lane
   std::array<void*, lane_roles> streams;  // Lanes::streams
   const Machine& machine;
   std::span<const TensorPlace> places;
   const Arena& arena;
-  std::span<std::byte* const> host;  // by bucket; null for a bucket without a place on the host
+  std::span<std::byte* const> host;  // buffers by bucket; null for a bucket without a place on the host
   std::span<std::byte> undo;         // Plan::undo_bytes
   std::span<const StepContext, 2> steps;
 };
 
-// Returns the instructions, bound. They point into each other, the graph and `steps`: the vector may be moved
-// but not copied. Requires a plan that check_executable accepts. Throws InvalidInput for an op without a
-// kernel, an operand without a place, and bytes of a gradient that the gradient ring does not have all at
-// once.
+// Returns the instructions, bound. Bound instructions point into each other, the graph and `steps`: the
+// vector may be moved but not copied. Requires a plan that check_executable accepts. Throws InvalidInput for
+// an op without a kernel, an operand without a place, and bytes of a gradient that the gradient ring does not
+// have all at once.
 std::vector<BoundInstruction> bind(const BindingInput& input);
 
 }  // namespace stowage

@@ -10,11 +10,11 @@ namespace stowage {
 
 // Throws InvalidInput with the validator's first finding that could make the engine leave its memory or stop
 // halfway: ids, buckets, places in the arena, waits, the gate, speculations, and an input, loss or norm
-// without a place on the host. Does not ask whether the plan computes the right thing. Takes linear
-// time, but for tensors at the same bytes of one bucket, which are compared pair by pair.
+// without a place on the host. Does not check whether the plan computes the right values. Takes linear time,
+// but for tensors at the same bytes of one bucket, which are compared pair by pair.
 void check_executable(const Graph& graph, const Plan& plan);
 
-// Does the same and, with `judge`, asks the whole validator.
+// Makes these checks and, with `judge`, runs the whole validator.
 void check_plan(const Graph& graph, const Plan& plan, bool judge);
 
 // Throws InvalidInput for a communicator that is not the graph's rank of as many ranks, and for collectives

@@ -130,30 +130,30 @@ class Engine::Implementation {
   const std::vector<TensorPlace> places_;
   const InstructionId loss_offload_;
   Arena arena_;
-  const RegisteredMemory registered_;  // all that collectives read and write
+  const RegisteredMemory registered_;  // all memory that collectives read and write
   HostMemory host_;
   Lanes lanes_;
-  std::array<StepContext, 2> contexts_;  // by parity
+  std::array<StepContext, 2> contexts_;  // one context for each parity
   std::vector<BoundInstruction> bound_;
   StepEvents events_;
   Event first_start_;
   Event drained_, resumed_;                 // recorded when a step was drained, and when the next began
-  std::optional<ReplayVerifier> verifier_;  // in verify mode
+  std::optional<ReplayVerifier> verifier_;  // present in verify mode
   StepRunner runner_;
   Staging staging_;
   Update update_;
   State state_;
   Inputs inputs_;
   Measure measure_;
-  const std::uint64_t speculations_;  // in each step
+  const std::uint64_t speculations_;  // number of speculated updates in each step
 
   std::uint64_t completed_ = first_step_;
   bool in_flight_ = false;     // work of the last completed step may still run
-  bool was_drained_ = false;   // the last completed step was, and `drained_` is recorded
+  bool was_drained_ = false;   // the last completed step was drained, and `drained_` is recorded
   bool events_stand_ = false;  // all events of the last completed step are recorded
   bool lost_ = false;
   bool partly_made_ = false;            // updates of a step were made before its gate, for good
-  std::uint32_t clipped_in_a_row_ = 0;  // steps up to the last one
+  std::uint32_t clipped_in_a_row_ = 0;  // clipped steps in a row, up to the last one
 };
 
 Engine::Implementation::Implementation(Device& device, const Graph& graph, const Plan& plan,
@@ -283,7 +283,7 @@ StepReport Engine::Implementation::read_report() const {
 // The step can be made up to its gate once more, to the same bits: nothing behind the gate has been enqueued,
 // and the inputs are where they were. Updates that were made for good before the gate are the exception.
 void Engine::Implementation::explain_non_finite(const StepReport& report) {
-  std::optional<NonFiniteSearch> search;  // until the lanes have settled
+  std::optional<NonFiniteSearch> search;  // the search lives until the lanes have settled
   try {
     lanes_.synchronise();
     if (update_.made_for_good(parity())) throw unsearched();  // a second run would give other bits
@@ -332,14 +332,13 @@ double Engine::Implementation::idle_seconds() {
 
 void Engine::Implementation::fail(const std::exception& cause, bool counted) {
   const std::uint64_t step = counted && completed_ > first_step_ ? completed_ - 1 : completed_;
-  if (communicator_ != nullptr)
-    communicator_->abort(cause.what());  // so that no lane waits for other ranks any more
+  if (communicator_ != nullptr) communicator_->abort(cause.what());  // no lane waits for other ranks any more
   const bool settled = lanes_.settle();
   in_flight_ = false;
   was_drained_ = false;
   events_stand_ = false;
   if (settled && !counted) update_.undo(parity());
-  // This rank does not know which updates the other ranks have made.
+  // Which updates the other ranks have made is unknown here.
   const bool others = communicator_ != nullptr && plan_.optimizer_in_backward;
   const bool partly = settled && !counted && (others || update_.made_for_good(parity()));
   // Checked even if this step never got to its gate, because the update of the step before may have failed.
@@ -362,7 +361,7 @@ void Engine::Implementation::drain() {
   try {
     lanes_.synchronise();
     device_.record(drained_.id(), lanes_[LaneRole::compute]);
-    device_.synchronise(drained_.id());  // a lane's thread that wakes late would tell a later time
+    device_.synchronise(drained_.id());  // a lane's thread that wakes late would report a later time
   } catch (const std::exception& error) {
     fail(error, true);
   }
@@ -396,7 +395,7 @@ Engine::Engine(Device& device, const Graph& graph, const Plan& plan, const Engin
     check_ranks(graph, options.communicator);
     check_plan(graph, plan, options.validate);
   });
-  // Not under or_abort: expect_one_plan throws on all ranks.
+  // expect_one_plan needs no or_abort, since it throws on all ranks.
   if (options.communicator != nullptr) expect_one_plan(*options.communicator, device, plan, options);
   or_abort([&] { implementation_ = std::make_unique<Implementation>(device, graph, plan, options); });
 }

@@ -112,7 +112,7 @@ class EngineGroup::Implementation {
   std::span<const StepReport> reports() const { return reports_; }
 
   StepReport step(std::span<const InputData> inputs, const StepOptions& options) {
-    lost_ = size() > 1;  // until all ranks have made the step
+    lost_ = size() > 1;  // true until all ranks have made the step
     run([&](std::size_t i) {
       std::vector<InputData>& own = inputs_[i];
       own.assign(inputs.begin(), inputs.end());
@@ -176,7 +176,7 @@ class EngineGroup::Implementation {
     try {
       exchange_->tell(no_more);
     } catch (const Error&) {
-      if (!failure) throw;  // else every rank ends with the failure
+      if (!failure) throw;  // otherwise every rank ends with the failure
     }
     if (failure) std::rethrow_exception(failure);
   }
@@ -184,10 +184,10 @@ class EngineGroup::Implementation {
  private:
   // A rank's part of a tensor's value.
   struct Share {
-    Engine* engine;  // null: another process has it
+    Engine* engine;  // null: another process has the rank
     std::size_t rank;
     TensorId tensor;
-    Bytes begin, end;  // in the whole value, without padding
+    Bytes begin, end;  // byte range in the whole value, without padding
   };
   static constexpr ValueRequest no_more{no_id, 0, 0};
 
@@ -217,9 +217,9 @@ class EngineGroup::Implementation {
       read_part(request.tensor, request.offset, request.bytes, nullptr);
     }
   }
-  // `into` may be null: then the bytes are only for other processes.
+  // `into` null: only other processes get the bytes.
   void read_part(TensorId tensor, Bytes offset, Bytes bytes, std::byte* into) {
-    if (exchange_) drain();  // no lane may use the communicator meanwhile
+    if (exchange_) drain();  // no lane may use the communicator during the exchange
     for_each_share(tensor, offset, bytes, [&](const Share& share, Bytes from, Bytes to) {
       const auto read = [&](Bytes at, std::span<std::byte> part) {
         share.engine->read(share.tensor, from - share.begin + at, part);
@@ -229,7 +229,8 @@ class EngineGroup::Implementation {
       exchange_->send(static_cast<int>(share.rank), to - from, read, place);
     });
   }
-  // Makes bytes that other processes keep and drops them, so that a file is read from begin to end.
+  // Makes bytes that only other processes keep, and drops them, so that a file is still read
+  // from begin to end.
   static void make_in_vain(Bytes begin, Bytes end, const Engine::FillPiece& piece) {
     std::vector<std::byte> unused(std::min(ValueExchange::most_bytes, end - begin));
     for (Bytes from = begin; from < end; from += unused.size())
@@ -278,16 +279,17 @@ class EngineGroup::Implementation {
   }
 
   const Graph whole_;
-  const std::vector<Graph> ranks_;    // of this process; empty: one device
-  const std::size_t first_rank_ = 0;  // of this process
+  const std::vector<Graph> ranks_;    // graphs of this process's ranks; empty: one device
+  const std::size_t first_rank_ = 0;  // number of this process's first rank
   const std::size_t all_ranks_;
   Communicators communicators_;
-  std::vector<std::vector<TensorId>> same_;  // by rank of this process, by tensor of the whole
+  // By rank of this process and tensor of the whole graph: the rank's tensor.
+  std::vector<std::vector<TensorId>> same_;
   std::vector<std::vector<InputData>> inputs_;
   std::vector<StepReport> reports_;
   std::vector<std::unique_ptr<Engine>> engines_;
-  std::optional<ValueExchange> exchange_;  // with other processes
-  bool leading_ = false;                   // within `on_first`, on rank 0
+  std::optional<ValueExchange> exchange_;  // present if other processes have ranks
+  bool leading_ = false;                   // true within `on_first`, on rank 0
   bool lost_ = false;
 };
 

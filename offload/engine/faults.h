@@ -17,12 +17,13 @@ struct Failure {
   const std::exception& cause;
   InstructionId current = 0;  // the instruction that the engine was enqueueing or completing
   std::uint64_t step = 0;     // 0-based index of the step that failed
-  bool counted = false;       // the step was past its gate, and its update has been completed
+  bool counted = false;       // the step passed its gate, and its update has been completed
   bool lost = false;          // the update could not be completed
   bool partly = false;        // updates were made for good before the gate that the step never passed
 };
 
-// Names the work that the device says has failed, else the instruction that the engine was at.
+// The error names the work that the device reports as failed, else the instruction that the engine was
+// enqueueing or completing.
 StepError make_step_error(const Plan& plan, std::span<const BoundInstruction> bound, const Failure& failure);
 
 // `tracker` has followed the plan up to the replay.

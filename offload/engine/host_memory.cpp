@@ -28,7 +28,8 @@ HostMemory::HostMemory(Device& device, const Plan& plan, bool pageable_fallback)
 
 std::byte* HostMemory::add_pinned(Bytes bytes, const std::string& what) {
   try {
-    pinned_.push_back(pool_.allocate(bytes));  // zero: fresh from the device, since the pool got none back
+    // Memory is zero: it comes fresh from the device, since the pool got none back.
+    pinned_.push_back(pool_.allocate(bytes));
     return pinned_.back().data();
   } catch (const OutOfMemory& error) {
     if (pageable_fallback_) {

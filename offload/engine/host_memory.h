@@ -23,8 +23,9 @@ class HostMemory {
   // Returns a 64-byte aligned address, or null for a bucket without a place on the host.
   std::byte* bucket(BucketId id) const { return buckets_[id]; }
   std::span<std::byte* const> buckets() const { return buckets_; }
-  std::span<std::byte> undo() const { return undo_; }               // Plan::undo_bytes
-  std::span<const BucketId> unpinned() const { return unpinned_; }  // pageable by `pageable_fallback`
+  std::span<std::byte> undo() const { return undo_; }  // Plan::undo_bytes
+  // Buckets that are pageable because of `pageable_fallback`.
+  std::span<const BucketId> unpinned() const { return unpinned_; }
   // Returns the largest input bucket that transfers touch, empty if there is none. Nobody needs its contents
   // between steps, because the caller writes inputs anew for every step.
   std::span<std::byte> spare() const { return spare_; }

@@ -11,7 +11,7 @@ namespace stowage {
 
 class Lanes {
  public:
-  Lanes(Device& device, const Plan& plan);  // the device must outlive it
+  Lanes(Device& device, const Plan& plan);  // `device` must outlive the lanes
 
   LaneId operator[](LaneRole role) const { return lanes_.at(index_of(role))->id(); }
   // Returns, by row of lane_table, the native stream of a lane that computes on the device, else null.
@@ -19,8 +19,8 @@ class Lanes {
 
   // Blocks until nothing is in flight. Throws the first failure that a lane reports.
   void synchronise();
-  // Does the same after a failure, and swallows what the lanes report. Returns false if a lane goes on
-  // failing: work may then still be in flight.
+  // Blocks until nothing is in flight, after a failure, and swallows the failures that lanes report. Returns
+  // false if a lane goes on failing: work may then still be in flight.
   bool settle() noexcept;
 
  private:

@@ -41,8 +41,8 @@ void NonFiniteSearch::follow(InstructionId id) {
   }
 }
 
-// A collective's input was looked at when an op made it; only parameters remain to be looked at. Its result
-// is not looked at, because the ends of rows may be undefined.
+// A collective's input was looked at when an op made it; only parameters remain to be looked at. The
+// collective's result is not looked at, because the ends of rows may be undefined.
 void NonFiniteSearch::look_at_share(InstructionId id) {
   const Operand& share = bound_[id].reads[0];
   if (!is_given(share.tensor->kind)) return;

@@ -15,22 +15,22 @@ namespace stowage {
 struct NonFiniteValue : std::exception {
   double loss = 0;
   double grad_norm = 0;
-  bool was_searched = true;           // else the members below are not set
-  InstructionId instruction = no_id;  // the first with a result that is not finite, or no_id
-  TensorId tensor = no_id;            // the result, or what the op read
-  bool was_read = false;              // the op read `tensor`, which no op has made, with this element
+  bool was_searched = true;           // false: the members below are not set
+  InstructionId instruction = no_id;  // the first instruction with a result that is not finite, or no_id
+  TensorId tensor = no_id;            // the tensor with the value: the op's result or an operand it read
+  bool was_read = false;              // the op read the value from `tensor`, which no op had made
   NonFiniteElement element;
   const char* what() const noexcept override { return "a value is not finite"; }
 };
 
 class NonFiniteSearch : public Follower {
  public:
-  // All must outlive it. Takes staging_memory, at most 4 MiB. Throws OutOfMemory.
+  // All arguments must outlive the search. Takes staging_memory, at most 4 MiB. Throws OutOfMemory.
   NonFiniteSearch(Device& device, const Graph& graph, const Plan& plan, const Lanes& lanes,
                   std::span<const BoundInstruction> bound, bool pageable_fallback);
 
-  // Waits for an op's work and looks at what it wrote. All ops before it wrote finite values. Throws
-  // NonFiniteValue without the report's values.
+  // Waits for an op's work and looks at what it wrote. REQUIRES: all ops before it wrote finite values.
+  // Throws NonFiniteValue without the report's values.
   void follow(InstructionId id) override;
 
  private:

@@ -14,7 +14,8 @@ namespace stowage {
 
 class ResultReader {
  public:
-  // All must outlive it. Allocates staging_memory of `largest` bytes, at most 4 MiB. Throws OutOfMemory.
+  // All arguments must outlive the reader. Allocates staging_memory of `largest` bytes, at most
+  // 4 MiB. Throws OutOfMemory.
   ResultReader(Device& device, const Lanes& lanes, Bytes largest, bool pageable_fallback)
       : device_(device),
         lanes_(lanes),
@@ -39,7 +40,7 @@ class ResultReader {
     }
   }
 
-  Bytes copied_bytes() const { return copied_bytes_; }  // since the start or `forget`
+  Bytes copied_bytes() const { return copied_bytes_; }  // bytes copied since the start or `forget`
   void forget() { copied_bytes_ = 0; }
 
  private:

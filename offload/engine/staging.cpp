@@ -7,8 +7,8 @@ namespace stowage {
 namespace {
 
 constexpr Bytes staging_bytes = 4_MiB;
-constexpr Bytes least_spare_bytes = 256_KiB;  // because the host waits for each piece
-constexpr Bytes piece_alignment = 64;         // so that no element lies in two pieces
+constexpr Bytes least_spare_bytes = 256_KiB;  // the host waits for each piece, so smaller pieces are too slow
+constexpr Bytes piece_alignment = 64;         // keeps every element within one piece
 
 }  // namespace
 

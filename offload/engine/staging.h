@@ -27,9 +27,9 @@ inline DeviceMemory staging_memory(Device& device, Bytes bytes, bool pageable_fa
 
 class Staging {
  public:
-  // All must outlive it. `spare` is memory for transfers whose contents nobody needs between steps. A spare
-  // range of 256 KiB or more is used for every value, a smaller one for values that fit into it.
-  // `pageable_fallback`: as for staging_memory.
+  // All arguments must outlive the object. `spare` is memory for transfers whose contents nobody needs
+  // between steps. A spare range of 256 KiB or more is used for every value, a smaller one for values that
+  // fit into it. `pageable_fallback`: as for staging_memory.
   Staging(Device& device, Lanes& lanes, std::span<std::byte> spare, bool pageable_fallback)
       : device_(device), lanes_(lanes), spare_(spare), pageable_fallback_(pageable_fallback) {}
 

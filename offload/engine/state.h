@@ -16,7 +16,7 @@ namespace stowage {
 // Parameters and optimizer state, wherever the plan keeps them.
 class State {
  public:
-  // Everything must outlive it. Throws InvalidInput for a tensor that has no place to live.
+  // All arguments must outlive the object. Throws InvalidInput for a tensor that has no place to live.
   State(Staging& staging, const Graph& graph, const Plan& plan, std::span<const TensorPlace> places,
         const HostMemory& host, const Arena& arena);
 
@@ -35,14 +35,14 @@ class State {
   void fill(TensorId tensor, const Staging::FillPiece& piece);
 
  private:
-  // The place of bytes [begin, end) of a tensor's value: the whole value or one slice. A parameter that stays
-  // on the device and is updated on the host has a place on both.
+  // A place of bytes [begin, end) of a tensor's value: of the whole value or of one slice. A parameter that
+  // stays on the device and is updated on the host has a place on both.
   struct Home {
     Bytes begin = 0;
     Bytes end = 0;
     std::byte* host = nullptr;
     std::byte* device = nullptr;
-    bool device_leads = false;  // updated on the device
+    bool device_leads = false;  // the value is updated on the device
   };
   Home home_of(TensorId piece, const TensorPlace& place, const HostMemory& host, const Arena& arena) const;
   const std::vector<Home>& homes(TensorId tensor) const;
@@ -55,7 +55,8 @@ class State {
   Staging& staging_;
   const Graph& graph_;
   const Plan& plan_;
-  std::vector<std::vector<Home>> homes_;  // by tensor, in order; empty unless it lives across steps
+  // Places by tensor, in order; empty unless the tensor lives across steps.
+  std::vector<std::vector<Home>> homes_;
 };
 
 // Checks a step's inputs and copies them to where their transfers read them.
@@ -71,7 +72,7 @@ class Inputs {
  private:
   struct Input {
     TensorId tensor = no_id;
-    std::byte* data = nullptr;  // null: no op reads it, and the plan gives it no place
+    std::byte* data = nullptr;  // null: no op reads the input, and the plan gives it no place
     const InputData* given = nullptr;
   };
   void match(const InputData& given);

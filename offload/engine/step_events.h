@@ -13,7 +13,7 @@
 
 namespace stowage {
 
-// Which of the two sets a step uses: its number modulo 2.
+// The set of events that a step uses: its number modulo 2.
 using Parity = std::uint32_t;
 
 // Has two events for each event of an instruction: consecutive steps use them in turn, so that a wait for the
@@ -36,7 +36,8 @@ class StepEvents {
 
   Measurement measurement() const { return measurement_; }
   std::span<const Run> runs() const { return runs_; }
-  std::span<const InstructionId> collectives() const { return collectives_; }  // that the measurement takes
+  // Collectives that are measured.
+  std::span<const InstructionId> collectives() const { return collectives_; }
   // True if the instruction records its own event at its begin or end.
   bool records_begin(InstructionId id) const { return begin_of_[id] == id; }
   bool records_end(InstructionId id) const { return records_end_[id]; }
@@ -50,21 +51,22 @@ class StepEvents {
   Measurement measurement_;
   std::vector<Run> runs_;
   std::vector<InstructionId> collectives_;
-  std::vector<InstructionId> begin_of_;  // the instruction itself, the one whose end is its begin, or no_id
+  // By instruction: itself, the instruction whose end is its begin, or no_id.
+  std::vector<InstructionId> begin_of_;
   std::vector<bool> records_end_;
   std::array<std::vector<Event>, 2> begins_;
   std::array<std::vector<Event>, 2> ends_;
 };
 
 struct StepTime {
-  double seconds = 0;             // from gate to gate, less the idle time between them
+  double seconds = 0;             // time from gate to gate, less the idle time between them
   double stall_fraction = 0;      // part of `seconds` in which the compute lane was idle; 0 if not measured
   double collective_seconds = 0;  // sum over the step's collectives, each from its begin to its end
 };
 
 class Measure {
  public:
-  // Everything must outlive it.
+  // All arguments must outlive the object.
   Measure(Device& device, const Plan& plan, const StepEvents& events)
       : device_(device), plan_(plan), events_(events) {}
 

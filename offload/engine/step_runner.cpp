@@ -20,12 +20,13 @@ void StepRunner::enqueue_one(InstructionId id, Parity parity, bool step_before) 
     else if (step_before)
       device_.wait(lane, events_.end(1 - parity, wait.instruction));
   }
-  // A lifetime takes over all its bytes, so that the device can check that their previous owner is done.
+  // A lifetime takes over all its bytes, so that the device can check that the bytes' previous owner is done.
   for (const DeviceRange& range : bound_[id].begun) device_.discard(lane, range.address, range.bytes);
   if (events_.records_begin(id)) device_.record(events_.begin(parity, id), lane);
   enqueue_work(id, parity);
   if (follower_ != nullptr) follower_->follow(id);
-  // Must come before the end event, or an instruction that waits for the bytes could meet the discard later.
+  // The discard must come before the end event, or an instruction that waits for the bytes could meet the
+  // discard later.
   for (const DeviceRange& range : bound_[id].ended) device_.discard(lane, range.address, range.bytes);
   if (events_.records_end(id)) device_.record(events_.end(parity, id), lane);
 }

@@ -22,7 +22,7 @@ class Follower {
 
 class StepRunner {
  public:
-  // Everything must outlive it.
+  // All arguments must outlive the runner.
   StepRunner(Device& device, Communicator* communicator, const Plan& plan, const Lanes& lanes,
              const StepEvents& events, std::vector<BoundInstruction>& bound)
       : device_(device),
@@ -47,7 +47,7 @@ class StepRunner {
   // The instruction that the engine is working on, for error messages.
   InstructionId current() const { return current_; }
   void set_current(InstructionId id) { current_ = id; }
-  double received_bytes() const { return received_bytes_; }  // by all collectives so far
+  double received_bytes() const { return received_bytes_; }  // bytes that all collectives received so far
 
  private:
   void enqueue_one(InstructionId id, Parity parity, bool step_before);

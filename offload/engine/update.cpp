@@ -51,9 +51,9 @@ void Update::complete_one(InstructionId id, Parity parity) {
   device_.synchronise_lane(lanes_[instruction.lane]);
 }
 
-// The operands hold the same values as when the launch failed, because all work after a failure is skipped or
-// was never enqueued. But a device that keeps account of its bytes may have seen them discarded and given to
-// lifetimes of the next step; written once more, they count as defined again.
+// The operands still hold the values that they had when the launch failed, because all work after a failure
+// is skipped or was never enqueued. But a device that keeps account of its bytes may have seen them discarded
+// and given to lifetimes of the next step; written once more, they count as defined again.
 void Update::reclaim_operands(const BoundInstruction& launch) {
   std::vector<std::byte> value;
   for (const Access& access : launch.accesses) {

@@ -11,7 +11,7 @@ namespace stowage {
 
 class Update {
  public:
-  // Everything must outlive it.
+  // All arguments must outlive the object.
   Update(Device& device, const Plan& plan, Lanes& lanes, StepRunner& runner,
          std::vector<BoundInstruction>& bound, bool pageable_fallback)
       : device_(device),
@@ -41,8 +41,8 @@ class Update {
   Device& device_;
   const Plan& plan_;
   Lanes& lanes_;
-  // Has no spare range: values from the device must go back there from other memory, or bytes that the device
-  // counts as undefined stay so.
+  // This staging has no spare range: a value read from the device must be written back from other memory, or
+  // bytes that the device counts as undefined stay undefined.
   Staging staging_;
   StepRunner& runner_;
   std::vector<BoundInstruction>& bound_;

@@ -48,10 +48,10 @@ void ValueExchange::broadcast(int root, Bytes bytes) {
   try {
     device_.synchronise_lane(lane_.id());
   } catch (const DeviceError&) {
-    communicator_.check();  // throws an error that names the rank
+    communicator_.check();  // throws an error that names the failed rank
     throw;
   }
-  communicator_.check();  // over NCCL a lane ends in order where the collective was aborted
+  communicator_.check();  // over NCCL a lane ends normally although the collective was aborted
 }
 
 }  // namespace stowage

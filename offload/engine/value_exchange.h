@@ -20,10 +20,10 @@ struct ValueRequest {
 
 class ValueExchange {
  public:
-  static constexpr Bytes most_bytes = 1_MiB;  // sent at once, and allocated on the host
+  static constexpr Bytes most_bytes = 1_MiB;  // most bytes sent at once, and allocated on the host
 
-  // Both must outlive it. The communicator's work on other lanes must be done before each call. Throws
-  // OutOfMemory.
+  // Both arguments must outlive the object. The communicator's work on other lanes must be done before each
+  // call. Throws OutOfMemory.
   ValueExchange(Device& device, Communicator& communicator);
 
   // Sends `bytes` bytes from rank `owner`, where `read` makes them piece by piece, to every rank whose `into`

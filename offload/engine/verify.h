@@ -19,14 +19,15 @@ namespace stowage {
 struct ReplayDifference : std::exception {
   InstructionId instruction = 0;
   TensorId tensor = no_id;
-  std::uint64_t expected = 0;  // hashes
+  std::uint64_t expected = 0;  // hash of the first launch's result; the next field is the replay's
   std::uint64_t found = 0;
   const char* what() const noexcept override { return "a replay wrote other bits"; }
 };
 
 class ReplayVerifier : public Follower {
  public:
-  // All must outlive it. Takes staging_memory for a compared tensor, at most 4 MiB. Throws OutOfMemory.
+  // All arguments must outlive the verifier. Takes staging_memory for a compared tensor, at most 4 MiB.
+  // Throws OutOfMemory.
   ReplayVerifier(Device& device, const Graph& graph, const Plan& plan, const Lanes& lanes,
                  std::span<const BoundInstruction> bound, bool pageable_fallback);
 
@@ -38,8 +39,8 @@ class ReplayVerifier : public Follower {
   void follow(InstructionId id) override;
 
   const RecomputeTracker& tracker() const { return tracker_; }
-  std::uint64_t replays() const { return replays_; }             // compared in this step
-  Bytes copied_bytes() const { return reader_.copied_bytes(); }  // from the device in this step
+  std::uint64_t replays() const { return replays_; }             // replays compared in this step
+  Bytes copied_bytes() const { return reader_.copied_bytes(); }  // bytes copied from the device in this step
 
  private:
   std::uint64_t hash(const Operand& value);

@@ -125,7 +125,7 @@ Plan with_bound(Plan plan, const Problem& problem, const Budget& budget) {
 }
 
 // The plans of all emulated systems, as they are and without what holds them back: the automatic policy is
-// never slower than one of them that fits. Each is made when it is first needed.
+// never slower than one of them that fits. Each plan is made when it is first needed.
 class EmulatedPlans {
  public:
   // Keeps a reference: `problems` must outlive it.
@@ -352,13 +352,13 @@ class Planner::Parts {
   std::optional<Resident> resident_;
   std::optional<Bytes> need_;
   std::optional<Problem> single_;
-  PolicyProblems policy_problems_;  // they also own the graph in whole blocks
+  PolicyProblems policy_problems_;  // also owns the graph in whole blocks
   std::vector<std::unique_ptr<Graph>> joined_;
   std::vector<Problem> problems_;
-  std::size_t chosen_ = 0;  // so many of problems_, the first ones, have the options' replays
+  std::size_t chosen_ = 0;  // the first chosen_ of problems_ have the options' replays
   std::optional<Minimum> minimum_;
   std::optional<Cells> cells_;
-  std::map<Bytes, FewestHost> fewest_;  // by device memory, where a budget of host memory was too small
+  std::map<Bytes, FewestHost> fewest_;  // fewest host bytes, by device memory
   std::optional<EmulatedPlans> emulated_;
   bool is_complete_ = true;
 };

@@ -22,7 +22,7 @@ constexpr std::string_view format_name = "stowage.plan";
 // transfers of parts of buckets.
 constexpr std::uint64_t format_version = 5;
 constexpr std::uint64_t oldest_version = 1;
-constexpr double least_seconds = 1e-12, most_seconds = 1e12;  // limits of a step that does something
+constexpr double least_seconds = 1e-12, most_seconds = 1e12;  // limits of the seconds of a step
 
 // Names by enumerator, in the order of the declaration.
 constexpr std::array<std::string_view, 7> residency_names{"resident",   "held",      "streamed", "offloaded",

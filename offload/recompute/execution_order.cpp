@@ -14,12 +14,12 @@ std::vector<std::size_t> places_of(const std::vector<OpId>& order) {
   return place;
 }
 
-// Program order is sound: that is the graph's own contract. Another order is sound if no two ops have changed
+// Program order is sound by the graph's own contract. Another order is sound if no two ops have changed
 // places that share a tensor which one of the two writes or overwrites.
 bool is_sound(const Graph& graph, const std::vector<OpId>& order) {
   const std::vector<std::size_t> place = places_of(order);
   std::vector<OpId> producer(graph.tensors.size(), no_id);
-  std::vector<std::size_t> last_read(graph.tensors.size(), 0);  // place
+  std::vector<std::size_t> last_read(graph.tensors.size(), 0);  // place of the last op that reads the tensor
   for (OpId op = 0; op < graph.ops.size(); ++op) {
     for (TensorId id : graph.op(op).reads) {
       const OpId maker = producer[graph.whole_of(id)];

@@ -164,8 +164,8 @@ class UnitAnalyser {
   const RecomputeAnalysis& analysis_;
   std::vector<OpId> producer_;
   std::vector<TensorId> final_;
-  std::vector<std::size_t> place_;        // by op: in the order of execution
-  std::vector<std::uint8_t> replayable_;  // by group
+  std::vector<std::size_t> place_;        // place of each op in the order of execution
+  std::vector<std::uint8_t> replayable_;  // 1 for groups that can be replayed
 };
 
 // How ops touch each group, by group.
@@ -197,10 +197,10 @@ struct GroupUses {
         }
     }
   }
-  std::vector<OpId> writer;                   // the last op that writes it, in the order of execution
-  std::vector<std::uint32_t> writers;         // ops that write it
-  std::vector<std::uint32_t> backward_from;   // stage of the first backward op that reads it
-  std::vector<std::uint32_t> backward_stage;  // by unit: stage of its first backward op
+  std::vector<OpId> writer;                   // the last op that writes the group, in the order of execution
+  std::vector<std::uint32_t> writers;         // the number of ops that write the group
+  std::vector<std::uint32_t> backward_from;   // stage of the first backward op that reads the group
+  std::vector<std::uint32_t> backward_stage;  // stage of each unit's first backward op
 };
 
 std::vector<OpId> find_remakers(const Graph& graph, const RecomputeAnalysis& analysis) {
@@ -282,7 +282,7 @@ RecomputeAnalysis analyse_recompute(const Graph& graph, MicroBatchOrder order) {
 PartialReplay replay_of(const Graph& graph, const RecomputeAnalysis& analysis, std::uint32_t unit,
                         const std::function<bool(TensorId)>& stays) {
   const UnitReplay& whole = analysis.units[unit];
-  std::vector<TensorId> forced;  // groups that stay, but of which the replay needs an earlier state
+  std::vector<TensorId> forced;  // groups that stay, although the replay needs an earlier state of them
   for (;;) {
     PartialReplay replay;
     std::vector<TensorId> wanted;

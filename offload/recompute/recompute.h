@@ -23,8 +23,8 @@ struct UnitReplay {
   // Tensors of the unit that are dropped after forward when the unit is recomputed: only the unit's own ops
   // read them, at least one of these in backward.
   std::vector<TensorId> saved;
-  // The forward ops that rebuild all of `saved`, in program order. Both are empty for the unit in which
-  // forward turns into backward; each micro-batch has such a unit (execution_order.h).
+  // The forward ops that rebuild all of `saved`, in program order. `saved` and `ops` are empty for the unit
+  // in which forward turns into backward; each micro-batch has such a unit (execution_order.h).
   std::vector<OpId> ops;
   // Groups (alias_groups) that may be offloaded when the unit is recomputed: the replay or the unit's
   // backward ops read them, and no replay rebuilds them.
@@ -34,8 +34,8 @@ struct UnitReplay {
 
 struct RecomputeAnalysis {
   MicroBatchOrder order = MicroBatchOrder::layer_major;
-  std::vector<OpId> sequence;   // execution_order
-  std::vector<TensorId> group;  // by tensor
+  std::vector<OpId> sequence;   // ops in the order of execution (execution_order)
+  std::vector<TensorId> group;  // group of each tensor
   // By group: the member that is its state at the end of forward; no_id if forward writes no member.
   std::vector<TensorId> forward_state;
   std::vector<std::uint8_t> rebuildable;  // by tensor: true if its unit's replay rebuilds it
@@ -52,7 +52,7 @@ RecomputeAnalysis analyse_recompute(const Graph& graph, MicroBatchOrder order = 
 
 // The replay of a unit if some of its saved values stay: the part of its ops that rebuilds the other values.
 struct PartialReplay {
-  std::vector<OpId> ops;          // in program order
+  std::vector<OpId> ops;          // ops in program order
   std::vector<TensorId> rebuilt;  // sorted groups that the ops write and that may be overwritten
 };
 // `stays` returns whether the saved value of a group (alias_groups) is still there when the unit's backward

@@ -1,5 +1,5 @@
-// RecomputeTracker follows a plan through a step. It knows what became of each activation, and the hashes of
-// what replayed ops wrote when they were first launched.
+// RecomputeTracker follows a plan through a step. The tracker knows the state of each activation, and the
+// hashes of the values that replayed ops wrote when they were first launched.
 //
 // It holds no device and no data: the caller says which instruction has been run and computes the hashes. It
 // allocates only in its constructor.
@@ -21,13 +21,13 @@ enum class ActivationState : std::uint8_t {
   rebuilt,  // on the device, as a replay left it
   fetched,  // on the device, brought back from the host
   on_host,
-  dropped,  // nowhere: overwritten in place, or its bytes serve others
+  dropped,  // lost: overwritten in place, or its bytes serve other values
 };
 std::string_view to_string(ActivationState state);
 
 class RecomputeTracker {
  public:
-  // Both must outlive it. Requires a plan that check_executable accepts for the graph.
+  // Both arguments must outlive the tracker. Requires a plan that check_executable accepts for the graph.
   RecomputeTracker(const Graph& graph, const Plan& plan);
 
   void begin_step() { next_ = 0; }
@@ -43,21 +43,21 @@ class RecomputeTracker {
   // them.
   std::span<const std::uint32_t> compared_writes(InstructionId id) const;
   struct Comparison {
-    bool equal = true;  // also for a first launch, which has nothing to compare with
+    bool equal = true;  // results agree; true for a first launch, which has nothing to compare with
     std::uint64_t expected = 0;
   };
   Comparison compare(InstructionId id, std::uint32_t write, std::uint64_t hash);
 
  private:
   struct ReplayedOp {
-    std::vector<std::uint32_t> writes;    // indices into the op's
-    std::vector<std::uint64_t> expected;  // by write of the op
+    std::vector<std::uint32_t> writes;    // indices into the op's writes
+    std::vector<std::uint64_t> expected;  // expected hashes, one for each write of the op
   };
   class Walk;
 
   const Graph& graph_;
   const Plan& plan_;
-  std::vector<ReplayedOp> ops_;  // by op; empty where the plan does not replay it
+  std::vector<ReplayedOp> ops_;  // replayed ops; empty for an op that the plan does not replay
   InstructionId next_ = 0;
 };
 

@@ -7,7 +7,7 @@
 namespace stowage::samples {
 namespace {
 
-constexpr std::size_t sentences_of_a_document = 100;  // where no blank line ends any
+constexpr std::size_t sentences_of_a_document = 100;  // length of a document in a text without blank lines
 constexpr std::string_view white = " \t\r\f\v";
 constexpr std::string_view ends = ".!?";
 constexpr std::string_view closers = "\"')]";

@@ -23,23 +23,24 @@ class Documents {
 
   std::size_t documents() const { return documents_.size() - 1; }
   std::size_t sentences() const { return sentences_.size() - 1; }
-  std::span<const std::int32_t> tokens() const { return tokens_; }  // all of them, one after another
+  // Tokens of all sentences, one after another.
+  std::span<const std::int32_t> tokens() const { return tokens_; }
 
   std::span<const std::int32_t> sentence(std::size_t index) const {
     return std::span(tokens_).subspan(sentences_[index], sentences_[index + 1] - sentences_[index]);
   }
-  // Return the document that a sentence is in, and the first sentence of a document; for the document behind
-  // the last that is `sentences()`.
+  // Return the document that a sentence is in, and the first sentence of a document (`sentences()` for the
+  // document behind the last).
   std::size_t document_of(std::size_t sentence) const;
   std::size_t first_of(std::size_t document) const { return documents_[document]; }
 
  private:
   std::vector<std::int32_t> tokens_;
-  std::vector<std::size_t> sentences_;  // where each begins, and where the last ends
-  std::vector<std::size_t> documents_;  // the same in sentences
+  std::vector<std::size_t> sentences_;  // index of each sentence's first token, and the end
+  std::vector<std::size_t> documents_;  // index of each document's first sentence, and the end
 };
 
-// H(token) in nats, from the counts: what guessing without any context can reach at best. 0 for no tokens.
+// Returns H(token) in nats, from the counts: the least loss of guessing without any context. 0 for no tokens.
 double unigram_entropy(std::span<const std::int32_t> tokens);
 
 }  // namespace stowage::samples

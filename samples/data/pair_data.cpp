@@ -31,7 +31,7 @@ SpecialIds special_ids(const Tokenizer& tokenizer) {
   return ids;
 }
 
-// Draws one sample and writes it.
+// Draws one sample and writes it into the batch.
 class PairSource::Sample {
  public:
   Sample(const PairSource& source, std::uint64_t step, std::size_t sample, std::size_t place)
@@ -78,8 +78,8 @@ class PairSource::Sample {
     std::uint32_t draw_ = 0;
   };
 
-  // Whole sentences from `sentence` on to the end of its document, until they are `enough` tokens; returns
-  // the one behind them.
+  // Returns the sentence behind a run of whole sentences that begins with `sentence`, and ends with its
+  // document or once it has `enough` tokens.
   std::size_t sentences_from(std::size_t sentence, std::size_t enough) const {
     const std::size_t end = documents_.first_of(documents_.document_of(sentence) + 1);
     std::size_t length = 0;
@@ -113,7 +113,8 @@ class PairSource::Sample {
     const std::size_t other = sentence_elsewhere(documents_.document_of(begin));
     second_ = tokens_of(other, sentences_from(other, room_ - std::min(room_ - 1, first_.size())));
   }
-  // The longer part loses a token at either end. Lines may be long, so all tokens are taken away at once.
+  // The longer of A and B loses a token, at a random end, until both fit. Sentences may be long, so all
+  // tokens are removed at once.
   void shorten() {
     struct Kept {
       std::size_t begin, end;
@@ -151,7 +152,7 @@ class PairSource::Sample {
 
   const PairSource& source_;
   const Documents& documents_;
-  std::size_t place_;  // in the batch
+  std::size_t place_;  // number of the sample in the batch
   std::size_t room_;
   Draws draws_;
   std::vector<std::int32_t> first_, second_;

@@ -1,4 +1,4 @@
-// Pairs of sentences with masked tokens: what BERT is pre-trained on.
+// Pairs of sentences with masked tokens, on which BERT is pre-trained.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +13,12 @@ namespace stowage::samples {
 struct SpecialIds {
   std::int32_t classification = 0, separator = 0, padding = 0, mask = 0;
   std::int32_t vocabulary = 0;        // all ids are below it
-  std::vector<MissingToken> missing;  // those behind the tokenizer's vocabulary
+  std::vector<MissingToken> missing;  // tokens with ids behind the tokenizer's vocabulary
   friend bool operator==(const SpecialIds&, const SpecialIds&) = default;
 };
 SpecialIds special_ids(const Tokenizer& tokenizer);
 
-// Rows of one sample after another.
+// A batch, whose vectors hold the rows of one sample after another.
 struct PairBatch {
   std::vector<std::int32_t> tokens;         // [batch * sequence]: [CLS] A [SEP] B [SEP], then padding
   std::vector<std::int32_t> targets;        // [batch * sequence]: the token that was masked, elsewhere -1
@@ -28,10 +28,9 @@ struct PairBatch {
 };
 
 // Devlin et al., "BERT", section 3.1 and appendix A.1 and A.2: A and B are runs of sentences, together no
-// longer than fits; in one half of the samples B is what follows A, in the other it is from another
-// document (also where nothing follows). The model has to find 15 % (at least one) of the tokens of A and
-// B: 80 % of these are [MASK], 10 % another token of the vocabulary, 10 % themselves. Masks are drawn anew
-// for each sample.
+// longer than fits; in one half of the samples B follows A, in the other half (and if nothing follows A) B is
+// from another document. The model has to find 15 % (at least one) of the tokens of A and B: 80 % of these
+// are [MASK], 10 % another token of the vocabulary, 10 % themselves. Masks are drawn anew for each sample.
 //
 // A sample depends on the seed, the step and its number alone, and on nothing that happened before.
 class PairSource {
@@ -45,7 +44,7 @@ class PairSource {
   void fill(std::uint64_t step, PairBatch& result) const {
     fill(step, 0, static_cast<std::size_t>(batch_), result);
   }
-  // `count` samples from `first` on, which may be behind the batch's end.
+  // Returns `count` samples from `first` on, which may be behind the batch's end.
   void fill(std::uint64_t step, std::size_t first, std::size_t count, PairBatch& result) const;
 
  private:

@@ -11,7 +11,7 @@
 namespace stowage::samples {
 namespace {
 
-constexpr std::int64_t looked_at = 4096;  // tokens at either end of a shard
+constexpr std::int64_t looked_at = 4096;  // number of tokens checked at either end of a shard
 
 }  // namespace
 
@@ -28,7 +28,7 @@ ShardSource::ShardSource(const std::string& flag, const std::string& place, cons
       sampling_(sampling),
       shards_(with_prefix(flag + ' ', [&] { return TokenShards({place}, sampling); })),
       batch_(static_cast<std::uint64_t>(batch)) {
-  // Another tokenizer's tokens show at once.
+  // Tokens of another tokenizer are found at once by this check.
   static_cast<void>(fingerprint());
 }
 

@@ -10,8 +10,8 @@
 
 namespace stowage::samples {
 
-// Whether `place` (of --data) means token shards: a folder, a name that ends in ".bin", or a pattern of such
-// with no file of that very name.
+// Returns whether `place` (of --data) means token shards: a folder, a name that ends in ".bin", or a pattern
+// of such with no file of that very name.
 bool means_shards(const std::string& place);
 
 // Sample `i` of step `s` is number s * batch + i of the epochs' samples, one epoch after another,
@@ -27,7 +27,7 @@ class ShardSource : public TokenSource {
   // other samples of a batch are token 0.
   void take_share(BatchShare share) { share_ = share; }
 
-  // Throw InvalidInput, as above, for a token from outside the vocabulary that is met later.
+  // Throw InvalidInput, as above, for a token outside the vocabulary that they find later.
   void fill(std::uint64_t step, Batch& result) const override;
   std::uint64_t samples() const override { return shards_.samples_per_epoch(); }
   void sample(std::uint64_t index, std::span<std::int32_t> tokens,

@@ -81,7 +81,7 @@ std::string read_data(const std::string& path, const std::string& flag) {
 
 std::vector<std::int32_t> encode_data(const Tokenizer& tokenizer, std::string_view text,
                                       const std::string& name) {
-  constexpr std::size_t part = 1 << 20;  // bytes
+  constexpr std::size_t part = 1 << 20;  // bytes read at a time
   Underway work("tokenising", name);
   std::vector<std::int32_t> tokens;
   for (std::size_t begin = 0; begin < text.size();) {

@@ -27,13 +27,14 @@ std::string read_data(const std::string& path, const std::string& flag = "--data
 std::vector<std::int32_t> encode_data(const Tokenizer& tokenizer, std::string_view text,
                                       const std::string& name);
 
-// A text and its tail, which is about `share` of it and begins behind a line's end where there is one.
+// A text without its tail, and the tail, which is about `share` of the text and begins behind a line's end if
+// there is one.
 struct SplitText {
   std::string_view training, held_out;
 };
 SplitText split_text(std::string_view text, double share);
 
-// Runs `action` on what is held out of --data; adds a way out to an InvalidInput.
+// Runs `action` on the held-out part of --data; adds advice to the message of an InvalidInput.
 template <class Action>
 void on_held_out(const std::string& data, double share, Action action) {
   try {
@@ -46,14 +47,14 @@ void on_held_out(const std::string& data, double share, Action action) {
   }
 }
 
-// H(next byte | byte) in nats, from the text's own counts: what a model that looks at one byte alone
-// can reach at best. 0 for a text shorter than two bytes.
+// Returns H(next byte | byte) in nats, from the text's own counts: the least loss of a model that sees one
+// byte alone. 0 for a text shorter than two bytes.
 double bigram_entropy(std::string_view text);
 
-// Rows of one sample after another; targets[i] is the byte after tokens[i].
+// A batch, whose vectors hold the rows of one sample after another; targets[i] is the byte after tokens[i].
 struct Batch {
-  std::vector<std::int32_t> tokens;   // [batch * sequence]
-  std::vector<std::int32_t> targets;  // [batch * sequence]
+  std::vector<std::int32_t> tokens;   // shape [batch * sequence]
+  std::vector<std::int32_t> targets;  // shape [batch * sequence]
 };
 
 // A source of batches of samples. Safe to share between threads.
@@ -64,8 +65,8 @@ class TokenSource {
   TokenSource& operator=(const TokenSource&) = delete;
   virtual ~TokenSource() = default;
 
-  // The step's samples, drawn; depends on nothing that happened before. `result`'s vectors keep their memory
-  // from call to call.
+  // Draws the step's samples, which depend on no earlier call. `result`'s vectors keep their memory from call
+  // to call.
   virtual void fill(std::uint64_t step, Batch& result) const = 0;
 
   // Samples one after another, for evaluation: their number without overlap, and each sample. Both spans have
@@ -97,7 +98,7 @@ class BatchSource : public TokenSource {
     return text_.empty() ? tokens_[place] : static_cast<unsigned char>(text_[place]);
   }
 
-  std::string_view text_;  // one of the two
+  std::string_view text_;  // bytes to draw from; if empty, `tokens_` are drawn from
   std::span<const std::int32_t> tokens_;
   std::uint64_t size_ = 0;
   std::int64_t batch_;

@@ -13,8 +13,8 @@ struct GivenSizes {
   bool layers = false, width = false, heads = false, sequence = false, dropout = false;
 };
 
-// Does nothing without --init. Reads its config.json and takes the model's sizes and dropout from it. Throws
-// InvalidInput for a model that is not computed here, or that a given flag contradicts, naming both.
+// Does nothing without --init. With --init, reads the model's config.json and takes its sizes and dropout.
+// Throws InvalidInput for a model that is not computed here, or that a given flag contradicts, naming both.
 void take_initial_sizes(Options& options, const GivenSizes& given);
 
 // Runs `action`; puts --init and its path, if it is given, before the message of an InvalidInput.

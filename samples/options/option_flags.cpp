@@ -8,7 +8,8 @@
 namespace stowage::samples {
 namespace {
 
-// Empty when `text` is a seed. CLI11 itself would turn one that is too large into the largest.
+// Returns an error text, empty if `text` is a seed. CLI11 itself would turn a seed that is too large into the
+// largest one.
 std::string seed_error(const std::string& text) {
   std::uint64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -16,7 +17,7 @@ std::string seed_error(const std::string& text) {
   return text + " is no whole number from 0 to 18446744073709551615";
 }
 
-// A check without its say in the help, which states the flag's sense instead.
+// Returns the check without its description, so that the help shows only the flag's own text.
 CLI::Validator quiet(CLI::Validator validator) { return validator.description(""); }
 
 void add_model(CLI::App& app, Options& options, RawOptions& raw) {

@@ -37,7 +37,7 @@ void parse(const RawOptions& raw, Options& options) {
         with_prefix("--link-both-bandwidth: ", [&] { return parse_link(raw.link_both).bytes_per_second; });
 }
 
-// "@FILE" is what the file holds.
+// Returns the prompt; "@FILE" stands for the contents of the file.
 std::string prompt_of(const std::string& text) {
   return text.starts_with('@') ? read_text(text.substr(1), "--generate") : text;
 }
@@ -51,7 +51,8 @@ void check_generation(const Options& options) {
               : "--generate: which model? give --checkpoint DIR, --resume PATH or --init DIR");
 }
 
-// Refuses updates that cannot be taken back if some may have to be.
+// Refuses --optimizer-in-backward with options by which a step may have to be taken back, or
+// that it makes useless.
 void check_optimizer_in_backward(const Options& options, const RawOptions& raw) {
   if (!options.plan.optimizer_in_backward) return;
   const char* flag = "--optimizer-in-backward";
@@ -75,7 +76,7 @@ void check_optimizer_in_backward(const Options& options, const RawOptions& raw) 
                     flag, raw.plan.speculate));
 }
 
-// Checks what no single flag's range says.
+// Checks conditions that no range of a single flag expresses.
 void check_together(const Options& options) {
   check_generation(options);
   if (options.data.empty() && !options.generate) {
@@ -157,7 +158,7 @@ void check_paths(const CLI::App& app, const IsGiven& given) {
 constexpr const char* evaluation_flags[] = {"--evaluation-data", "--evaluation-share", "--evaluation-samples",
                                             "--keep-best"};
 
-// Makes each of several processes a device.
+// Gives each of several processes one device.
 void count_devices(Options& options, int processes, const IsGiven& given) {
   if (processes == 1 || options.generate) return;
   if (given("--devices") && options.devices != processes)
@@ -207,7 +208,7 @@ void check_needs(const Options& options, const IsGiven& given) {
                                      need.flag, need.needed));
   }
   for (const char* flag : evaluation_flags) {
-    // A zero that is given switches off what a script asks for.
+    // An explicit --evaluate-every 0 is no mistake: it switches off what a script asks for.
     if (given(flag) && options.evaluate_every == 0 && !given("--evaluate-every"))
       throw InvalidInput(
           fmt::format("{}: nothing is evaluated without --evaluate-every N; give that too", flag));
@@ -228,7 +229,8 @@ void check_needs(const Options& options, const IsGiven& given) {
   }
 }
 
-// The first word that no flag takes, and the flags that it may be the beginning of.
+// Returns the message about the first word that no flag takes, with the flags that it may
+// be the beginning of.
 std::string unexpected(const CLI::App& app, const std::vector<std::string>& words) {
   const auto flag =
       std::find_if(words.begin(), words.end(), [](const auto& word) { return word.starts_with("-"); });
@@ -266,7 +268,7 @@ Options default_options(ModelKind kind) {
   Options options;
   options.kind = kind;
   if (kind == ModelKind::gpt2) return options;
-  // Learns both tasks in some minutes of two cores.
+  // These values learn both tasks in some minutes on two cores.
   options.model = {.layers = 2, .width = 128, .heads = 4, .sequence = 32, .batch = 64, .epsilon = 1e-12};
   options.steps = 2500;
   options.warmup = 100;

@@ -18,64 +18,67 @@
 namespace stowage::samples {
 
 struct Options {
-  ModelKind kind = ModelKind::gpt2;       // which program it is
-  std::string data;                       // path of the text; of a GPT also of token shards
-  std::string tokenizer;                  // of files; empty: a GPT's tokens are bytes, a BERT's are learned
-  std::int32_t learned_vocabulary = 300;  // of a BERT without a tokenizer: byte pairs to learn
+  ModelKind kind = ModelKind::gpt2;  // which of the two programs runs
+  std::string data;                  // path of the text; for a GPT also of token shards
+  std::string tokenizer;  // path of tokenizer files; empty: a GPT's tokens are bytes, a BERT's are learned
+  std::int32_t learned_vocabulary = 300;  // byte pairs to learn for a BERT without a tokenizer
   std::string init;  // model files to start from: a folder or a file; empty: random weights
-  std::optional<ModelDescription> initial;  // of `init`
-  GptConfig model;                          // also a BERT's sizes: see bert_sizes
-  DataType type = DataType::f32;            // of weights and activations
+  std::optional<ModelDescription> initial;  // description of the model at `init`
+  GptConfig model;                          // sizes of a GPT, or of a BERT: see bert_sizes
+  DataType type = DataType::f32;            // type of weights and activations
   std::uint64_t steps = 200;
-  std::optional<double> epochs;  // instead of `steps`, which they become once the data is known
+  // Number of epochs, given instead of `steps`; `steps` is computed from it once the data is known.
+  std::optional<double> epochs;
   double learning_rate = 1e-3;
-  std::uint64_t warmup = 30;  // steps
+  std::uint64_t warmup = 30;  // number of steps
   double weight_decay = 0.1;
   Descent descent = Descent::cosine;
-  double final_share = 0.1;  // of the learning rate, at the last step
+  double final_share = 0.1;  // share of the learning rate that the last step has
   DecayedParameters decayed = DecayedParameters::matrices;
-  // AdamW's, as the model's reference has them: of a BERT see default_options.
+  // AdamW's constants, as the model's reference has them; for a BERT see default_options.
   double beta1 = AdamW{}.beta1, beta2 = AdamW{}.beta2, epsilon = AdamW{}.epsilon;
   double clip = 1.0;
   Moments moments = Moments::f32;
-  double loss_scale = LossScale::first;  // of the first step, in fp16
+  double loss_scale = LossScale::first;  // loss scale of the first step, in fp16
   std::uint64_t seed = 1;
 
-  std::string device = "auto";  // as choose_device takes it
-  std::int64_t devices = 1;     // that train the model together
-  int processes = 1;            // each with one of the devices; 1: this one has all
-  std::string machine;          // a shipped name or a file's path; empty: it is measured at the start
-  Budget budget;                // of each device, and of the host for all of them
+  std::string device = "auto";  // a name that choose_device takes
+  std::int64_t devices = 1;     // number of devices that train the model together
+  int processes = 1;            // number of processes, each with one device; 1: this process has all devices
+  std::string machine;  // a shipped name or a file's path; empty: the machine is measured at the start
+  Budget budget;        // device memory of each device; host memory for all of them together
   PlanOptions plan;
-  std::optional<bool> speculate;                                                    // StepOptions::speculate
-  bool pageable_fallback = true;                                                    // EngineOptions
-  int threads = 0;                                                                  // 0: all cores
-  Link link{.bytes_per_second = 8e9, .latency_seconds = 10e-6, .throttled = true};  // simulated, each way
-  double link_both_bytes_per_second = as_alone;  // simulated, each way while both are busy
+  std::optional<bool> speculate;  // StepOptions::speculate
+  bool pageable_fallback = true;  // EngineOptions::pageable_fallback
+  int threads = 0;                // 0: all cores
+  // Simulated link, each way.
+  Link link{.bytes_per_second = 8e9, .latency_seconds = 10e-6, .throttled = true};
+  double link_both_bytes_per_second = as_alone;  // rate of the simulated link, each way, while both are busy
 
   std::string checkpoint_folder;         // empty: no checkpoints
-  std::uint64_t checkpoint_every = 100;  // steps
-  std::uint64_t keep = 3;                // of the newest checkpoints
-  bool checkpoint_blocking = false;      // steps wait for checkpoints, without a copy on the host
-  bool keep_best = false;                // the checkpoint with the least evaluation loss too
+  std::uint64_t checkpoint_every = 100;  // steps between checkpoints
+  std::uint64_t keep = 3;                // number of newest checkpoints to keep
+  // Steps wait until a checkpoint is written, and no copy is made on the host.
+  bool checkpoint_blocking = false;
+  bool keep_best = false;  // also keeps the checkpoint with the least evaluation loss
   bool resume = false;
-  std::string resume_from;        // a checkpoint; empty: the newest of `checkpoint_folder`
-  std::set<std::string> changed;  // of the flags that a resumed run may change: those that are given
+  std::string resume_from;        // path of a checkpoint; empty: the newest of `checkpoint_folder`
+  std::set<std::string> changed;  // flags given, of those that a resumed run may change
 
-  std::uint64_t evaluate_every = 0;       // steps; 0: never, and nothing is held out
-  double evaluation_share = 0.05;         // of the text, its tail, held out
-  std::string evaluation_data;            // instead of the tail
-  std::uint64_t evaluation_samples = 64;  // at most
+  std::uint64_t evaluate_every = 0;       // steps between evaluations; 0: none, and no data is held out
+  double evaluation_share = 0.05;         // share of the text, at its end, that is held out
+  std::string evaluation_data;            // data to evaluate on instead of the text's end
+  std::uint64_t evaluation_samples = 64;  // most samples of an evaluation
 
-  std::optional<std::string> generate;  // the prompt: write text instead of training
+  std::optional<std::string> generate;  // prompt, for writing text instead of training
   double temperature = 0.8;
   std::uint64_t generated_tokens = 200;
 
   bool plan_only = false;
-  bool trains_nothing = false;  // --steps 0; `steps` becomes those that a resumed run has made
-  bool verify = false;          // compare the bits of every replay
+  bool trains_nothing = false;  // --steps 0 was given; `steps` becomes the steps that a resumed run has made
+  bool verify = false;          // compares the bits of every replay
   std::uint64_t sample_tokens = 0;
-  // Paths to write, empty: not wanted.
+  // Paths of output files; empty: the output is not wanted.
   std::string plan_file;
   std::string log_file;
   std::string trace_file;
@@ -108,10 +111,10 @@ inline std::int64_t positions_of(const Options& options) {
   return options.initial ? options.initial->positions : options.model.sequence;
 }
 
-// "train_gpt" or "train_bert".
+// Returns "train_gpt" or "train_bert".
 const char* program_name(ModelKind kind);
 
-// A BERT with these sizes and its pre-training heads.
+// Returns `sizes` as those of a BERT with its pre-training heads.
 BertConfig bert_sizes(const GptConfig& sizes);
 
 // Thrown for a number of devices or processes that train no model together.
@@ -122,7 +125,7 @@ class WrongNumber : public InvalidInput {
 
 struct CommandLine {
   Options options;
-  std::string help;  // not empty: print this and do nothing else
+  std::string help;  // help text to print instead of running, unless empty
 };
 
 // Throws InvalidInput, one line that names the flag and says what it takes; WrongNumber where that is the

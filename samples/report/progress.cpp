@@ -10,8 +10,8 @@
 namespace stowage::samples {
 namespace {
 
-constexpr double refresh_seconds = 0.2;  // of a terminal's line
-constexpr double line_seconds = 10;      // between lasting lines
+constexpr double refresh_seconds = 0.2;  // seconds between rewrites of a terminal's line
+constexpr double line_seconds = 10;      // seconds between lasting lines
 constexpr std::uint64_t lines_per_run = 10;
 
 }  // namespace
@@ -68,7 +68,7 @@ std::string Progress::add(const StepReport& report) {
   std::string line = progress_line(window());
   restart();
   if (!terminal) return line + '\n';
-  // A line that wraps could not be rewritten.
+  // The line is cut, since a line that wraps could not be rewritten.
   if (!lasting) line.resize(std::min(line.size(), static_cast<std::size_t>(options_.columns - 1)));
   open_ = !lasting;
   return "\r\033[K" + line + (lasting ? "\n" : "");

@@ -12,10 +12,10 @@ namespace stowage::samples {
 
 // The line's figures, over the steps since the last printed line.
 struct ProgressWindow {
-  std::uint64_t step = 0;  // completed so far
+  std::uint64_t step = 0;  // steps completed so far
   std::uint64_t steps = 0;
-  double loss = 0;       // mean
-  double grad_norm = 0;  // of the last step
+  double loss = 0;       // mean loss
+  double grad_norm = 0;  // gradient norm of the last step
   double tokens_per_second = 0;
   Bytes peak = 0;
   Bytes budget = 0;
@@ -26,12 +26,12 @@ struct ProgressWindow {
 std::string progress_line(const ProgressWindow& window);
 
 struct ProgressOptions {
-  std::uint64_t first_step = 0;  // completed before
+  std::uint64_t first_step = 0;  // steps completed before this run
   std::uint64_t steps = 0;
   std::uint64_t tokens_per_step = 0;
   Bytes budget = 0;
   Machine machine{};
-  int columns = 0;  // of the terminal; 0: no terminal
+  int columns = 0;  // columns of the terminal; 0: no terminal
 };
 
 class Progress {
@@ -57,7 +57,7 @@ class Progress {
   double stall_ = 0;
   Bytes h2d_ = 0;
   Bytes d2h_ = 0;
-  bool open_ = false;  // a rewritten line stands without its end
+  bool open_ = false;  // a rewritten line is shown, and its end is not printed yet
 };
 
 }  // namespace stowage::samples

@@ -11,7 +11,7 @@
 
 namespace stowage::samples {
 
-// Peaks are those of a device budget; bytes those of the last step; seconds the mean of a step.
+// Peaks count against a device budget; bytes are those of the last step; seconds are the mean of a step.
 struct RankRow {
   std::uint64_t rank = 0;
   std::uint64_t steps = 0;
@@ -22,13 +22,13 @@ struct RankRow {
   Bytes d2h_bytes = 0;
   Bytes peer_bytes = 0;
   double collective_seconds = 0;  // StepReport::collective_seconds
-  double waiting_seconds = 0;     // of these, for other ranks: see set_waiting
+  double waiting_seconds = 0;     // part of these seconds spent waiting for other ranks: see set_waiting
 };
 
 RankRow row_of(std::uint64_t rank, const Setup& setup, const RunStatistics& run);
 
 // A collective ends on all ranks at about the same time, so the rank with the least time in collectives has
-// come to them last: the others have waited for as long as theirs took longer.
+// come to them last: each other rank has waited for as long as its collectives took longer.
 void set_waiting(std::vector<RankRow>& rows);
 
 // Write a row as a line without its end, {"rank": N, …}; and read a text of such lines alone.

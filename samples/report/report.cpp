@@ -57,7 +57,7 @@ void add_plan_lines(Lines& lines, const Setup& setup) {
             format_bytes(plan.d2h_bytes));
 }
 
-// Under a prediction.
+// Adds, under a prediction, the machine that it is for, if the run is on another one.
 void add_planned_for(Lines& lines, const Setup& setup) {
   if (!setup.planned_for.empty())
     lines.add("  for", "{}; this run is not on that machine, its times will differ", setup.planned_for);
@@ -101,7 +101,8 @@ double predicted_seconds(const Plan& plan, const RunStatistics& run) {
                        : std::lerp(plan.half_clipped_seconds, plan.clipped_seconds, 2 * clipped - 1);
 }
 
-// The rate of pageable memory that costs are estimated for, as a share of the link's. It is not measured.
+// The rate of pageable memory that costs are estimated for, as a share of the link's. This share is an
+// assumption, not a measurement.
 constexpr double pageable_share = 0.5;
 
 double pageable_seconds(const Unpinned& unpinned, const Machine& machine) {

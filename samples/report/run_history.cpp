@@ -22,12 +22,12 @@ std::string seconds_with_share(double seconds, double of) {
   return fmt::format("{} ({:+.1f}%)", format_seconds(seconds), 100 * (seconds / of - 1));
 }
 
-// A diverged loss has no four places behind the point.
+// A diverged loss may be huge, and is printed in scientific notation.
 std::string loss_text(double loss) {
   return std::abs(loss) < 1e6 ? fmt::format("{:.4f}", loss) : fmt::format("{:.3e}", loss);
 }
 
-// Whether the small values would be seen on no other axis.
+// Returns whether small values could be seen on a logarithmic axis only.
 bool spans_decades(const RunChart& chart) {
   constexpr double most_on_a_line = 100;
   double least = std::numeric_limits<double>::infinity(), most = 0;
@@ -73,7 +73,8 @@ RunHistory::Group bytes_group(const Setup& setup, const RunStatistics& run) {
            {"out per step", format_bytes(run.d2h_bytes()), planned(plan.d2h_bytes)}}};
 }
 
-// Returns a line of one value in every step; empty unless that is above 0, as a logarithmic axis needs it.
+// Returns a line with one value in every step; empty unless the value is above 0, as a
+// logarithmic axis needs it.
 RunLine constant(const std::string& name, double value, const std::vector<RunColumn>& beside) {
   RunLine line{.name = name};
   if (!beside.empty() && value > 0)

@@ -15,8 +15,8 @@
 
 namespace stowage::samples {
 
-// Values by rising step. Columns are of the same number of steps, which doubles whenever there would be more
-// of them than `most_columns`: then two at a time become one.
+// Values by rising step. All columns cover the same number of steps, which doubles whenever there would be
+// more of them than `most_columns`: then two at a time become one.
 class ColumnLine {
  public:
   static constexpr std::size_t most_columns = 512;
@@ -27,7 +27,7 @@ class ColumnLine {
 
  private:
   struct Column {
-    RunColumn of;  // but for the mean
+    RunColumn of;  // all values but the mean
     double sum = 0;
     std::uint64_t count = 0;
   };
@@ -36,7 +36,7 @@ class ColumnLine {
 
   std::vector<Column> columns_;
   std::uint64_t first_ = 0;
-  std::uint64_t width_ = 1;  // steps
+  std::uint64_t width_ = 1;  // steps of a column
 };
 
 class RunRecorder {
@@ -52,7 +52,7 @@ class RunRecorder {
   void add_before(std::uint64_t steps, std::string_view log);
   // Sets a row for each device of a run that has several.
   void set_rows(const std::vector<RankRow>& rows) { rows_ = rows; }
-  // Set why the run ended before its last step: as it was asked to, or as it failed.
+  // Set why the run ended before its last step: it was asked to stop, or it failed.
   void stop(std::string why) { stopped_ = std::move(why); }
   void fail(std::string why) { failure_ = std::move(why); }
 
@@ -72,11 +72,11 @@ class RunRecorder {
   ColumnLine rate_;
   ColumnLine norm_;
   ColumnLine seconds_;
-  std::vector<Evaluation> evaluations_;  // in order of their first value
-  EvaluationRecord evaluated_;           // the last
-  std::optional<std::uint64_t> best_;    // the step with the least loss, of --keep-best
+  std::vector<Evaluation> evaluations_;  // evaluations by name, in the order of their first value
+  EvaluationRecord evaluated_;           // the last evaluation
+  std::optional<std::uint64_t> best_;    // the step with the least loss, with --keep-best
   std::uint64_t before_ = 0;             // steps that an earlier run made
-  std::uint64_t before_shown_ = 0;       // of these, that its log has
+  std::uint64_t before_shown_ = 0;       // steps of an earlier run that its log has
   std::vector<RankRow> rows_;
   std::string stopped_;
   std::string failure_;

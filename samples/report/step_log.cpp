@@ -18,7 +18,7 @@ namespace {
 
 std::string exact(double value) { return std::isfinite(value) ? fmt::format("{}", value) : "null"; }
 
-// Names, and values as JSON has them.
+// Pairs of a name and its value as JSON text.
 using Fields = std::vector<std::pair<std::string, std::string>>;
 
 Fields fields_of(const StepRecord& record) {

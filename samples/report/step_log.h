@@ -20,9 +20,9 @@ struct StepRecord {
   StepReport report;
   double learning_rate = 0;
   double tokens_per_second = 0;
-  std::optional<AttentionUse> attention = {};  // the step's launches, on a card
+  std::optional<AttentionUse> attention = {};  // the step's attention launches, on a card
   Bytes unpinned_bytes = 0;                    // Unpinned::bytes
-  std::optional<LossScale> loss_scale = {};    // that the step was made with, in fp16
+  std::optional<LossScale> loss_scale = {};    // loss scale of the step, in fp16
 };
 
 // Returns the launches between two moments; refusals are those of the later moment.
@@ -37,7 +37,7 @@ struct EvaluationRecord {
   std::uint64_t steps = 0;
   Evaluation evaluation;
   double seconds = 0;
-  std::optional<bool> best{};  // whether its loss is the least so far; nothing without --keep-best
+  std::optional<bool> best{};  // the evaluation's loss is the least so far; nullopt without --keep-best
 };
 // {"step": N, "evaluation": {…}, "seconds": X}, and "best": true or false where that is known.
 std::string to_json_line(const EvaluationRecord& record);
@@ -54,7 +54,7 @@ std::string to_csv_line(const EvaluationRecord& record, bool scaled = false);
 // the model that a run began with may come first.
 std::uint64_t kept_bytes(std::string_view log, std::uint64_t completed);
 
-// Same for CSV; a leading `header` line belongs to the prefix, and without it the prefix is empty.
+// Does the same for CSV; a leading `header` line belongs to the prefix, and without it the prefix is empty.
 std::uint64_t kept_bytes_of_csv(std::string_view log, std::uint64_t completed, std::string_view header);
 // Returns rows with their header as lines of JSON that say the same, as far as they have values.
 std::string json_lines_of_csv(std::string_view log, const std::vector<std::string>& measures,

@@ -40,7 +40,7 @@ void add_names(json& events, int process, const char* name, const Plan& plan) {
   }
 }
 
-// An instruction's name, and the details that it shows when it is clicked.
+// Returns an instruction's name, and the details that the viewer shows when it is clicked.
 struct Caption {
   std::string name;
   json details = json::object();

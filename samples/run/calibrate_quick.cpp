@@ -13,13 +13,13 @@
 namespace stowage::samples {
 namespace {
 
-constexpr double time_limit = 0.5;       // seconds of steps alone; a started one is finished
-constexpr int least_rounds = 4;          // … however long they take
-constexpr Bytes bytes_of_element = 16;   // of the update on the host that is measured: four f32
-constexpr Bytes for_libraries = 32_MiB;  // kernels that they compile, stacks of threads
+constexpr double time_limit = 0.5;       // seconds of steps alone; a started step is finished
+constexpr int least_rounds = 4;          // least rounds, however long they take
+constexpr Bytes bytes_of_element = 16;   // bytes of one element of the measured host update: four f32
+constexpr Bytes for_libraries = 32_MiB;  // kernels that libraries compile, and stacks of threads
 
 // Returns `share` of as much of the model as runs in some hundred milliseconds: the whole batch before more
-// layers, so that caches hold and miss what they would of the model.
+// layers, so that caches hit and miss as with the whole model.
 GptConfig probe(const GptConfig& model, double share) {
   const auto widest = static_cast<std::int64_t>(1024 * std::sqrt(share));
   const double most_parameters = 16e6 * share, flops_per_round = 3e10 * share;
@@ -36,7 +36,8 @@ GptConfig probe(const GptConfig& model, double share) {
   result.batch = within(flops_per_round / sample_flops, model.batch / model.micro_batches);
   const double layer_flops = sample_flops * static_cast<double>(result.batch);
   result.layers = within(std::min(flops_per_round / layer_flops, most_parameters / parameters), model.layers);
-  result.micro_batches = std::min<std::int64_t>(model.micro_batches, 2);  // the second one adds to gradients
+  // Two, since the second one adds to gradients.
+  result.micro_batches = std::min<std::int64_t>(model.micro_batches, 2);
   result.gradient_groups = result.ranks = 1;
   result.rank = 0;
   result.batch *= result.micro_batches;
@@ -55,10 +56,10 @@ std::vector<ProbeInput> inputs_of(const BuiltModel& model) {
   return inputs;
 }
 
-// The step and the update that are measured, within the host's room.
+// The model's step and the host update to measure, sized for the host's room.
 struct Probe {
   ProbedStep step;
-  std::int64_t elements = share_elements;  // of the update on the host
+  std::int64_t elements = share_elements;  // elements of the update on the host
 };
 
 Probe probe_within(std::span<const HostLimit> limits, const BuildModel& build, const GptConfig& model,
@@ -102,7 +103,7 @@ Calibration calibrate_quick(const BuildModel& build, const GptConfig& model, Dat
   Probe probe = probe_within(limits, build, model, type, optimizer);
   const auto device = open_simulated_device({.capacity = unlimited, .poison = Poison::sampled});
   StepProbe run(*device, std::move(probe.step.graph), probe.step.inputs);
-  run.step();  // libraries compile their kernels, pages are touched
+  run.step();  // first step: libraries compile their kernels, pages are touched
   const StepProbe::Step alone = run.steps(least_rounds, for_seconds(time_limit));
   Calibration result;
   Machine& machine = result.machine;

@@ -16,10 +16,10 @@ namespace stowage::samples {
 struct Calibration {
   Machine machine;
   FittedRates fitted;
-  OpProfile profile;  // of the ops on the compute lane
+  OpProfile profile;  // times of ops on the compute lane
 };
 
-// The end of a refusal to measure: how to do without.
+// Last words of a refusal to measure: how to do without a measurement.
 inline constexpr const char* or_measured = ", or give a machine that was measured before: --machine";
 
 // Trains the model that `build` makes of `model` (fewer layers, smaller where it is large) on a simulated

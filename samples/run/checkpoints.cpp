@@ -24,8 +24,8 @@ namespace {
 
 constexpr const char* steps_field = "training.steps";
 constexpr const char* head_tokens_field = "model.head_tokens";
-constexpr const char* first_head_tokens = "2048";         // of checkpoints that do not say
-constexpr const char* method_field = "device.attention";  // not of runs without a card
+constexpr const char* first_head_tokens = "2048";         // value of checkpoints without this field
+constexpr const char* method_field = "device.attention";  // absent in runs without a card
 constexpr const char* groups_field = "model.gradient_groups";
 
 // A field that a resumed run may change; all but --steps only if the flag is given, so that a forgotten flag
@@ -218,9 +218,11 @@ void RunCheckpoints::keep_head_tokens() {
   configuration_[head_tokens_field] = text;
 }
 
-// Requires of a run without steps only that the model computes the same, and has not seen what is evaluated.
+// Requires of a run without steps only that the model computes the same and was not trained
+// on the evaluation data.
 void RunCheckpoints::keep_training(std::map<std::string, std::string>& wanted) {
-  options_.moments = moments_in(start_->state(), start_->folder());  // of the graph that the checkpoint is of
+  // The checkpoint's graph has these moments.
+  options_.moments = moments_in(start_->state(), start_->folder());
   static const std::set<std::string> computed = {"model.kind",     "model.type",    "model.layers",
                                                  "model.width",    "model.heads",   "model.vocabulary",
                                                  "model.sequence", "model.epsilon", "model.padded_vocabulary",
@@ -262,7 +264,7 @@ void RunCheckpoints::take_graph(const Graph& graph) {
   if (start_) with_flag("--resume", [&] { start_->require_graph(graph); });
 }
 
-// Changes are the user's choice; the run follows the flags from here on.
+// Changed flags are the user's choice; the run follows them from here on.
 void RunCheckpoints::allow_changes(std::map<std::string, std::string>& wanted) {
   const auto& stored = start_->state().configuration;
   for (const Changeable& each : changeable) {
@@ -270,7 +272,7 @@ void RunCheckpoints::allow_changes(std::map<std::string, std::string>& wanted) {
     const bool allowed = std::string_view(each.flag) == "--steps" || options_.changed.contains(each.flag);
     if (found != stored.end() && allowed) wanted[each.field] = found->second;
   }
-  // This run's method shows in its first step.
+  // The attention method of this run is known after its first step.
   if (const auto found = stored.find(method_field); found != stored.end())
     wanted[method_field] = before_ = found->second;
 }

@@ -13,8 +13,8 @@
 
 namespace stowage::samples {
 
-// Returns what a resumed run must have in common with the run that it goes on with.
-// `task`: Task::configuration.
+// Returns the fields that a resumed run must have in common with the run that
+// it continues. `task`: Task::configuration.
 std::map<std::string, std::string> configuration_of(const Options& options,
                                                     const std::map<std::string, std::string>& task);
 
@@ -46,19 +46,20 @@ class RunCheckpoints {
   void take_graph(const Graph& graph);
 
   bool resumes() const { return start_.has_value(); }
-  std::string start() const { return resumes() ? start_->folder() : ""; }  // the checkpoint's path
+  // Path of the checkpoint to resume from.
+  std::string start() const { return resumes() ? start_->folder() : ""; }
   std::uint64_t first_step() const { return resumes() ? start_->state().step : 0; }
   // The loss scale of the first step in fp16: the checkpoint's, or --loss-scale. Other types have none.
   std::optional<LossScale> first_loss_scale() const;
 
-  // Values of the checkpoint into `engine`, which was made with first_step(); and the host copy is made.
-  // Returns lines for the user, "" where there is nothing to tell.
+  // Loads the checkpoint's values into `engine`, which was made with first_step(), and allocates the host
+  // copy. Returns lines for the user, "" where there is nothing to tell.
   std::string begin(EngineGroup& engine);
   // Takes the methods that computed attention in the step that was made (attention_methods). Checkpoints
   // record them, since bits depend on them. Throws InvalidInput if the run that this one goes on with had
   // others, unless STOWAGE_ATTENTION is set: then prints a warning, once.
   void made_with(const std::string& attention);
-  // The loss scale of the next step, which stands in the checkpoints.
+  // Takes the loss scale of the next step, which checkpoints record.
   void scaled(const LossScale& next) { loss_scale_ = next; }
   // Takes the loss that was measured behind the last step. Returns whether it is the least so far, whose
   // checkpoint after_step then keeps; never without --keep-best.
@@ -66,12 +67,12 @@ class RunCheckpoints {
   // Saves if it is due. A failure of the disk is reported on stderr, and the run goes on. Values that are not
   // finite are not saved: throws Error, and the checkpoints before stay.
   void after_step(EngineGroup& engine);
-  // Saves what is not saved yet, and waits until it is on the disk.
+  // Saves the last step unless it is saved already, and waits until it is on the disk.
   void finish(EngineGroup& engine);
-  // Throws Error where some save failed.
+  // Throws Error if a save has failed.
   void require_saved() const;
-  // Waits for what is being saved. Returns the path of the newest checkpoint of fewer steps than the engine
-  // has completed, or of the checkpoint that the run began with; "" if there is none.
+  // Waits for a running save. Returns the path of the newest checkpoint of fewer steps than the engine has
+  // completed, or of the checkpoint that the run began with; "" if there is none.
   std::string last_before(const EngineGroup& engine);
 
  private:
@@ -90,15 +91,15 @@ class RunCheckpoints {
   std::optional<CheckpointFolder> folder_;
   std::optional<Checkpoint> start_;
   std::string notes_;
-  std::optional<CheckpointSaver> saver_;  // behind the folder that it writes to
+  std::optional<CheckpointSaver> saver_;  // declared behind the folder that it writes to
   std::uint64_t saved_ = 0;               // the step of the newest checkpoint that was begun
   std::optional<LossScale> loss_scale_;
-  std::optional<double> best_;  // the least loss so far
-  std::optional<double> loss_;  // behind step `evaluated_`
+  std::optional<double> best_;  // least evaluation loss so far
+  std::optional<double> loss_;  // evaluation loss behind step `evaluated_`
   std::uint64_t evaluated_ = 0;
-  bool is_best_ = false;  // that one, until its checkpoint is begun
+  bool is_best_ = false;  // `loss_` is the least so far, until its checkpoint is begun
   bool failed_ = false;
-  std::string before_;  // methods of the checkpoint to go on from, until they were compared
+  std::string before_;  // attention methods of the checkpoint that is resumed, until they were compared
   OnAbandon undo_{[this] {
     if (folder_) folder_->remove_unused();
   }};

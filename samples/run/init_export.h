@@ -1,4 +1,4 @@
-// --init and --export: a model from files of Hugging Face, and as such files.
+// --init and --export: reads a model from files in Hugging Face's format, and writes such files.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,7 @@
 
 namespace stowage::samples {
 
-// The files of --init; nothing without it.
+// The model files of --init; empty without --init.
 class InitialModel {
  public:
   // Throws InvalidInput naming --init: the files are not those of the graph's model.
@@ -28,8 +28,8 @@ class InitialModel {
   std::optional<TensorFiles> files_;
 };
 
-// The folder of --export; nothing without it, or with --plan-only. Made before the work, so that a bad place
-// is reported at once.
+// The folder of --export; nothing without it, or with --plan-only. The folder is made before the work, so
+// that a bad place is reported at once.
 class ExportedModel {
  public:
   // Throws InvalidInput naming --export.

@@ -24,7 +24,7 @@ constexpr std::chrono::seconds first_line{10}, between_lines{60};
 
 constexpr int failed_code = 1;
 constexpr int wrong_code = 2;
-constexpr std::chrono::seconds silence{5};  // until the user reads that the others are waited for
+constexpr std::chrono::seconds silence{5};  // time until the user is told that ranks are waited for
 
 // Swallows errors of clean-up after this rank has failed.
 void quietly(const std::function<void()>& action) noexcept {
@@ -77,7 +77,7 @@ void WaitingLines::report(const Waiting& waiting, int rank) {
     say_of_ranks(fmt::format("waiting for rank {} since {:.0f} s", fmt::join(waiting.missing, ", "),
                              std::chrono::duration<double>(waiting.time).count()));
   if (waiting.standing.empty()) return;
-  // If rank 0 itself stands still, rank 1 says so.
+  // If rank 0 itself stands still, rank 1 prints the line.
   if (rank == 0 || (rank == 1 && waiting.standing.front() == 0))
     say_of_ranks(fmt::format("the process of rank {} stands still", fmt::join(waiting.standing, ", ")));
 }
@@ -145,7 +145,8 @@ void Job::together(const std::function<void()>& work) {
       first_code = of_rank;
     }
   } catch (const CommunicatorError&) {
-    if (failure) std::rethrow_exception(failure);  // it caused the CommunicatorError
+    // The CommunicatorError is only a consequence of this failure.
+    if (failure) std::rethrow_exception(failure);
     throw;
   }
   if (first == size()) return;

@@ -1,6 +1,6 @@
 // Job: the processes that train one model together, each of them a rank with one device. Rank 0 leads: it
-// alone prints, plans and writes files. A program that no launcher has started is a job of one, which loads
-// no MPI.
+// alone prints, plans and writes files. A program that no launcher has started is a job of one process, which
+// loads no MPI.
 //
 // Calls that say `together` are made by all ranks, in the same order. A rank that fails elsewhere tells the
 // others (`fail`), and a rank that dies is found out. After that each such call throws CommunicatorError,
@@ -27,14 +27,14 @@ namespace stowage::samples {
 // For ChannelOptions::waits.
 class WaitingLines {
  public:
-  // Says for whom `rank` waits after ten seconds and each minute, and at once who stands still. A
-  // rank that works is waited for without end. If a rank stands still and the user asks to stop,
+  // Prints for which ranks `rank` waits, after ten seconds and each minute; prints at once which ranks stand
+  // still. A rank that works is waited for without end. If a rank stands still and the user asks to stop,
   // throws CommunicatorError.
   void report(const Waiting& waiting, int rank);
 
  private:
   std::chrono::steady_clock::time_point next_line_{};
-  std::vector<int> standing_;  // as the last line has named them
+  std::vector<int> standing_;  // ranks that the last line named as standing still
 };
 
 // Another rank has failed too, and reports it. The program ends with this exit code and prints nothing.
@@ -61,12 +61,12 @@ class Job {
   int rank() const { return launch_.rank; }
   int size() const { return launch_.size; }
   bool leads() const { return rank() == 0; }
-  int ranks_here() const { return ranks_here_; }  // on this machine
-  int local_rank() const { return local_rank_; }  // counted on this machine
+  int ranks_here() const { return ranks_here_; }  // number of ranks on this machine
+  int local_rank() const { return local_rank_; }  // number of this rank on this machine
 
   // Together: runs `work`, which makes no call that says so. If it fails on some ranks, all throw: the first
-  // of them its own error, the others ReportedByOtherRank. CommunicatorError, of another communicator in
-  // which ranks meet within `work`, comes out at once.
+  // of them its own error, the others ReportedByOtherRank. A CommunicatorError of another communicator, which
+  // `work` uses, is thrown at once.
   void together(const std::function<void()>& work);
   // Together: returns the text of rank 0.
   std::string from_leader(const std::string& text);
@@ -95,10 +95,10 @@ class Job {
   RankLaunch launch_;
   int ranks_here_ = 1;
   int local_rank_ = 0;
-  bool all_end_ = false;                   // since `together` has failed
-  std::atomic<bool> is_reported_ = false;  // this rank's error
+  bool all_end_ = false;                   // `together` has failed, and all ranks end
+  std::atomic<bool> is_reported_ = false;  // the user has been told this rank's error
   WaitingLines waiting_lines_;
-  std::shared_ptr<Channel> channel_;  // null: alone
+  std::shared_ptr<Channel> channel_;  // null: the job has one rank
   std::optional<EndOfWork> end_of_work_;
   std::optional<OnAbandon> on_abandon_;
 };

@@ -79,8 +79,8 @@ void put(std::string_view text) {
   std::fflush(stdout);
 }
 
-// Prints the prompt and what the model of --checkpoint, --resume or --init makes of it. Returns the program's
-// exit code: 0, or 130 after Ctrl-C. Needs no device: the model is in host memory, in f32. Throws
+// Prints the prompt and its continuation by the model of --checkpoint, --resume or --init. Returns the
+// program's exit code: 0, or 130 after Ctrl-C. Needs no device: the model is in host memory, in f32. Throws
 // InvalidInput for a model or tokenizer that cannot be read, or that do not belong together.
 int generate_text(const Options& options) {
   set_parallel_threads(options.threads);
@@ -90,7 +90,7 @@ int generate_text(const Options& options) {
   const std::string prompt = options.generate->empty() ? beginning_of_text(*tokenizer) : *options.generate;
   watch_interrupts();
 
-  // A file gets the very bytes.
+  // A file gets the bytes unchanged.
   const bool terminal = ::isatty(STDOUT_FILENO) != 0;
   TerminalText shown;
   const auto emit = [&](std::string_view text) {

@@ -31,7 +31,7 @@ std::string link_text(const Link& link) {
 }
 
 // Training runs in the memory that is free now, beside what the context and the libraries hold already. The
-// card with the least of it decides.
+// card with the least free memory decides.
 void fit_budget(Options& options, const RunCards& cards) {
   Bytes available = unlimited;
   const auto add = [&](const MemoryInfo& memory) {
@@ -88,7 +88,7 @@ void suppose_peers(MachineFile& file, const Options& options, const RunCards& ca
 MachineFile quick_file(Device& card, const Options& options) {
   const Budget& budget = options.budget;
   CalibrateOptions how = quick_calibration(DeviceBackend::cuda);
-  how.models = {};  // but the run's own
+  how.models = {};  // only the run's own model is measured
   const std::vector<HostLimit> limits = read_host_limits();
   const HostLimit* const limit = tightest(limits);
   const Bytes host = std::min(budget.host, limit == nullptr ? unlimited : limit->room);
@@ -141,8 +141,9 @@ void prepare_cards(RunDevice& run, Options& options, const Graph& graph, const B
   run.machine = machine_of_each(file, options);
   run.machine.overhead_bytes = overhead_of_cards(options, graph, run, file);
   run.profile = options.machine.empty() ? own_profile(run, options, build) : profile_of(file, options.type);
-  run.machine.overhead_bytes = overhead_of_cards(options, graph, run, file);  // libraries' code has come
-  for (const auto& card : run.cards.here) card->reset_counters();             // the run's own begin here
+  // Libraries have loaded their code by now.
+  run.machine.overhead_bytes = overhead_of_cards(options, graph, run, file);
+  for (const auto& card : run.cards.here) card->reset_counters();  // the run's own counts begin here
   fit_budget(options, run.cards);
   run.which = run.cards.choice.reason;
   if (options.devices > 1) run.which += fmt::format(", the first of {}", options.devices);

@@ -15,10 +15,10 @@
 namespace stowage::samples {
 
 struct RunDevice {
-  Machine machine;    // of each device: as measured at the start, or as the machine file says
-  OpProfile profile;  // what ops took that were measured at the start, or for the machine file; may be empty
+  Machine machine;    // machine of each device, measured at the start or read from the machine file
+  OpProfile profile;  // times of ops measured at the start or for the machine file; may be empty
   FittedRates fitted{true, true};  // rates of `machine` that are not its defaults
-  std::string which;               // for the table: which device, and why
+  std::string which;               // device and the reason for its choice, for the table
   // The machine whose rates the plan takes, if they were not measured on this device and host; else empty.
   std::string planned_for;
   bool shares_host = false;  // `machine` is that of one simulated device alone: see share_host

@@ -35,7 +35,8 @@ std::string parts_of(const HostNeed& need) {
 std::string flags_for(const HostNeed& need, Bytes room) {
   std::string flags;
   if (need.copy > 0) flags = ", or take no copy with --checkpoint-blocking";
-  const Bytes budget = room - std::min(room, need.device);  // the copy comes out of it
+  // The copy for checkpoints comes out of the budget.
+  const Bytes budget = room - std::min(room, need.device);
   if (budget > need.copy && budget >= 1_MiB)
     flags +=
         fmt::format(", or have the planner look for a plan within it: --host-memory {}MiB", budget / 1_MiB);

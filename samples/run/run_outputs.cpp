@@ -24,7 +24,7 @@ std::filesystem::path full_path(std::string_view path) {
   return error ? std::filesystem::path(path) : full;
 }
 
-// A folder that is to appear whole has no other output in it.
+// A folder that appears only when complete may have no other output in it.
 void check_outside(std::string_view folder, const char* flag, std::string_view path) {
   if (folder.empty() || path.empty()) return;
   const std::filesystem::path inner =
@@ -46,8 +46,8 @@ std::vector<NamedFile> outputs_of(const Options& options) {
           {"--weights", options.weights_file}};
 }
 
-// An input: a file, or a folder or a pattern that stands for files of these names, "*…" for all that end so.
-// `together`: if one of them is named, the others beside it are read too.
+// An input: a file, or a folder or pattern that stands for files of these names ("*…": all names with this
+// end). `together`: if one of them is named, the others beside it are read too.
 struct Input {
   NamedFile named;
   std::array<std::string_view, 4> names{};

@@ -48,7 +48,7 @@ DataType work_type_of(const CheckpointState& state, const std::string& folder) {
   return DataType::f32;
 }
 
-// A graph's parameters in host memory, and whatever else a checkpoint has of it nowhere.
+// Keeps a graph's parameters in host memory, and drops all other tensors of a checkpoint.
 class Store {
  public:
   explicit Store(const Graph& graph) : graph_(graph), values_(graph.tensors.size()) {}
@@ -100,7 +100,8 @@ StoredModel from_files(const Options& options) {
     model.sizes.batch = 1;
     const Graph graph = training_graph(model.sizes, DataType::f32);
     const TensorFiles files(options.init);
-    check_model(files, *options.initial, graph);  // before memory is taken for what config.json claims
+    // Checks before memory is taken for the sizes in config.json.
+    check_model(files, *options.initial, graph);
     Store store(graph);
     load_model(files, *options.initial, graph, access_to(store));
     model.parameters = store.take();

@@ -13,9 +13,9 @@ namespace stowage::samples {
 
 struct StoredModel {
   GptConfig sizes;
-  std::string tokenizer;  // its fingerprint; empty: bytes, or not known
+  std::string tokenizer;  // fingerprint of the tokenizer; empty: tokens are bytes, or not known
   bool knows_tokenizer = false;
-  std::map<std::string, std::vector<std::byte>> parameters;  // f32, by name
+  std::map<std::string, std::vector<std::byte>> parameters;  // f32 values by name
 };
 
 // Returns the GPT's sizes in a checkpoint's configuration. Throws InvalidInput naming a field that is

@@ -171,7 +171,7 @@ void Trainer::add_reports() {
   for (std::size_t i = 0; i < reports.size(); ++i) of_ranks_[i].add(reports[i]);
 }
 
-// Every process has a rank, or all ranks are of this one.
+// Either every process has one rank, or this process has all.
 std::vector<RankRow> Trainer::gather_rows() {
   std::string own;
   for (std::size_t i = 0; i < of_ranks_.size(); ++i)
@@ -189,9 +189,9 @@ double Trainer::pinning_seconds() const {
   return seconds;
 }
 
-// Before the step's checkpoint, so that a run which goes on from that lacks no evaluation in its log.
+// Called before the step's checkpoint, so that the log of a run resumed from it lacks no evaluation.
 void Trainer::evaluate(StepLog& log, Progress& progress) {
-  engine_.drain();  // what a step still has to do is its own time
+  engine_.drain();  // time of running steps must not count as the evaluation's
   engine_.on_first([&] { evaluate_here(log, progress); });
 }
 

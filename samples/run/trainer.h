@@ -26,9 +26,9 @@ namespace stowage::samples {
 
 // The model of a run, as its ranks see it.
 struct Model {
-  BuiltModel built;          // of `graph`
-  Graph graph;               // whole parameters
-  std::vector<Graph> ranks;  // one for each device of this process, if the run has several
+  BuiltModel built;          // loss and inputs of `graph`
+  Graph graph;               // graph with whole parameters
+  std::vector<Graph> ranks;  // graph of each device of this process, if the run has several
   Graph& planned() { return ranks.empty() ? graph : ranks.front(); }
 };
 
@@ -36,7 +36,7 @@ struct Model {
 // make no model.
 Model build_model(const Task& task, const Options& options, int rank);
 
-// Both arguments must outlive what is returned.
+// Both arguments must outlive the result.
 ReadParameter reader_of(const Graph& graph, EngineGroup& engine);
 
 // Prints on stdout at once: a pipe's reader sees lines as they come.
@@ -45,7 +45,8 @@ void print(const std::string& text);
 // The devices of this process.
 struct Devices {
   std::vector<std::unique_ptr<Device>> all;
-  std::unique_ptr<Communicator> communicator;  // of the one, where others are in other processes
+  // Communicator of the one device, if other processes have ranks.
+  std::unique_ptr<Communicator> communicator;
 };
 
 // The ranks of a job make all calls together. Arguments must outlive it.
@@ -58,7 +59,7 @@ class Trainer {
   // Call it before `run`. If the log cannot be written, reports that, and the run goes without it. Throws
   // InvalidInput if another run holds the log.
   void start_log(StepLog& log);
-  // Makes all steps, or those up to an interrupt.
+  // Makes all steps, or the steps up to an interrupt.
   void run(StepLog& log);
 
   EngineGroup& engine() { return engine_; }
@@ -87,14 +88,14 @@ class Trainer {
   RunCheckpoints& checkpoints_;
   Failures& failures_;
   Job& job_;
-  bool logs_ = true;  // until that fails
+  bool logs_ = true;  // false once a write of the log has failed
   const bool trains_nothing_;
-  std::optional<LossScale> loss_scale_;  // of the next step, in fp16
+  std::optional<LossScale> loss_scale_;  // loss scale of the next step, in fp16
   const Devices& devices_;
   EngineGroup engine_;
   const Bytes unpinned_bytes_;
   RunStatistics statistics_;
-  std::vector<RunStatistics> of_ranks_;  // of this process
+  std::vector<RunStatistics> of_ranks_;  // statistics of this process's ranks
   std::vector<RankRow> rank_rows_;
   RunRecorder recorder_;
 };

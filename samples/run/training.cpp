@@ -38,7 +38,7 @@ namespace {
 
 constexpr int failed_code = 1;
 
-// Makes the plan, and sets what else the setup says of it.
+// Makes the plan, and sets the fields of `setup` about it.
 Plan plan_step(Model& model, const Options& options, Setup& setup) {
   const Graph& graph = model.planned();
   const Bytes budget = options.budget.device;
@@ -48,7 +48,7 @@ Plan plan_step(Model& model, const Options& options, Setup& setup) {
   Answer answer = planner.answer(budget_beside_copy(options, model.graph));
   if (const auto* infeasible = std::get_if<Infeasible>(&answer.outcome)) {
     Infeasible of_all = *infeasible;
-    if (of_all.host) {  // --host-memory is for all devices and for the copy
+    if (of_all.host) {  // --host-memory covers all devices and the copy
       of_all.budget = options.budget.host;
       of_all.minimum =
           of_all.minimum * static_cast<Bytes>(options.devices) + copy_bytes(options, model.graph);
@@ -61,10 +61,10 @@ Plan plan_step(Model& model, const Options& options, Setup& setup) {
   return std::get<Plan>(std::move(answer.outcome));
 }
 
-// --epochs as steps.
+// Sets `steps` from --epochs.
 void count_epochs(Options& options, const Task& task) {
   if (!options.epochs) return;
-  constexpr double most = 1ULL << 40U;  // as --steps
+  constexpr double most = 1ULL << 40U;  // limit of --steps
   const auto samples = static_cast<double>(task.samples());
   const double steps = std::ceil(*options.epochs * samples / static_cast<double>(options.model.batch));
   if (steps > most)
@@ -127,7 +127,7 @@ struct Beginning {
   std::optional<InitialModel> initial;
 };
 
-// Returns the largest operand bytes of any op: no plan of any machine takes less.
+// Returns the largest operand bytes of any op: no plan on any machine takes less memory.
 Bytes largest_op_bytes(const Graph& graph) {
   Bytes largest = 0;
   for (const Op& op : graph.ops) {
@@ -158,8 +158,8 @@ void require_possible(Model& model, const Options& options, const RunDevice& pre
                      (prepared.cards.here.empty() ? "" : "; context and libraries take more of a card"));
 }
 
-// Prepares and plans for all devices; `laps` has seen them opened. Prints what was found, and writes the plan
-// if it is asked for.
+// Prepares and plans for all devices; `laps` has timed their opening. Prints what was found, and writes the
+// plan if it is asked for.
 void prepare_and_plan(Beginning& run, Options& options, Setup& setup, RunDevice& prepared, Plan& plan,
                       Laps& laps) {
   require_possible(run.model, options, prepared);
@@ -192,7 +192,7 @@ void follow(Options& options, const std::string& start) {
   options.resume_from = start;
 }
 
-// Returns what all ranks must have alike, so that they make the same calls and numbers.
+// Returns the settings that all ranks must share, so that they make the same calls and numbers.
 std::string common_text(const Options& options, const Task& task, std::uint64_t first_step) {
   std::string text =
       fmt::format("from {} evaluate {} checkpoint {} plan {} verify {}\n", first_step, options.evaluate_every,
@@ -202,7 +202,7 @@ std::string common_text(const Options& options, const Task& task, std::uint64_t 
   return text;
 }
 
-// Reads what the run is about, and opens what it writes.
+// Reads the run's inputs, and opens its outputs.
 void begin(Beginning& run, Options& options, Job& job) {
   job.together([&] {
     if (job.leads()) check_distinct(options);
@@ -228,7 +228,7 @@ void begin(Beginning& run, Options& options, Job& job) {
                   common_text(options, *run.task, run.checkpoints->first_step()));
 }
 
-// Takes the leader's machine and plan: ranks that measured for themselves would have others.
+// Takes the leader's machine and plan: ranks that measured for themselves would make other plans.
 void take_plan(RunDevice& prepared, Plan& plan, Job& job) {
   static_assert(std::is_trivially_copyable_v<Machine>);
   if (job.size() == 1) return;
@@ -240,7 +240,7 @@ void take_plan(RunDevice& prepared, Plan& plan, Job& job) {
   if (!job.leads()) plan = plan_from_json(text);
 }
 
-// Requires host memory for this process, and for all ranks of its machine together.
+// Throws OutOfMemory unless the host has memory for this process, and for all ranks of its machine together.
 void require_host_room(const Options& options, const Graph& graph, const Plan& plan,
                        const RunDevice& prepared, const Job& job) {
   const bool on_card = !prepared.cards.here.empty();
@@ -265,7 +265,7 @@ int threads_of_rank(const Job& job) {
   return std::max(1, std::min(own, all / job.ranks_here()));
 }
 
-// Writes what was asked for of the trained model.
+// Writes the outputs of the trained model that were asked for.
 void write_results(Beginning& run, const Options& options, const Setup& setup, Trainer& trainer,
                    Failures& failures) {
   EngineGroup& engine = trainer.engine();
@@ -304,7 +304,7 @@ int train_on(Devices& devices, Beginning& run, const Options& options, Setup& se
   if (job.leads() && trainer->statistics().steps() > 0)
     print('\n' + summary(setup, trainer->statistics()) + describe(trainer->rank_rows()));
   write_results(run, options, setup, *trainer, failures);
-  const bool stopped = job.stops();  // behind which no rank needs another any more
+  const bool stopped = job.stops();  // no rank needs another one after this
   if (stopped)
     print(fmt::format("\nstopped by {}; what was asked for is written as of the last finished step\n",
                       interrupted_by()));
@@ -320,7 +320,8 @@ int train(const Options& given, Job& job) {
   set_parallel_threads(options.threads);
   watch_interrupts();
   Beginning run;
-  const OnAbandon undo([&] { run.outputs.reset(); });  // no work that is shown as under way uses them
+  // Running work that the user sees does not touch the outputs.
+  const OnAbandon undo([&] { run.outputs.reset(); });
   begin(run, options, job);
 
   Setup setup;
@@ -349,7 +350,7 @@ int train(const Options& given, Job& job) {
   Devices devices;
   job.together([&] {
     Options here = options;
-    if (!job.leads()) here.checkpoint_folder.clear();  // whose copy is the leader's
+    if (!job.leads()) here.checkpoint_folder.clear();  // the leader alone has the copy for checkpoints
     require_host_room(here, run.model.graph, plan, prepared, job);
     if (job.leads()) warn_of_disks(options, run.model.graph, run.checkpoints->first_step());
   });

@@ -17,8 +17,8 @@ namespace {
 
 constexpr std::int32_t segments = 2;
 
-// `count` samples, in the order of a model's inputs but for the targets; those that are wanted beyond the
-// batch's end are the last one again.
+// Samples of a batch, in the order of a model's inputs except for the targets; beyond the batch's end the
+// last sample is repeated.
 struct Part {
   std::vector<std::int32_t> tokens, types, seen, targets, next_sentence;
 };
@@ -52,7 +52,7 @@ BuiltModel build_bert(GraphBuilder& builder, const GptConfig& sizes) {
           {{model.tokens, tokens},
            {model.targets, tokens},
            {model.token_types, segments},
-           {model.seen, 2, 1},  // all, for a batch that is made up: padding stands at the end alone
+           {model.seen, 2, 1},  // a made-up batch has every token seen: only padding at the end is not
            {model.next_sentence, segments}}};
 }
 

@@ -1,4 +1,4 @@
-// BertTask: what train_bert trains: masked tokens, and whether one piece of text follows another.
+// BertTask: the task of train_bert, to predict masked tokens, and whether one piece of text follows another.
 #pragma once
 
 #include <memory>
@@ -30,7 +30,7 @@ class BertTask : public Task {
     return {{"step", static_cast<std::int64_t>(step)}};
   }
   ModelDescription description() const override;
-  // The tokenizer, where it was learned.
+  // The tokenizer, if it was learned.
   std::map<std::string, std::string> files() const override;
   Evaluation evaluate(const ReadParameter& read) override;
   std::vector<std::string> measures() const override {
@@ -52,7 +52,7 @@ class BertTask : public Task {
   std::unique_ptr<Tokenizer> tokenizer_;
   SpecialIds ids_;
   Pairs training_, evaluation_;
-  double entropy_ = 0;  // of the training text's tokens
+  double entropy_ = 0;  // entropy of the training text's tokens
   PairBatch batch_;
 };
 

@@ -83,7 +83,7 @@ ForwardPass::ForwardPass(const Graph& graph, const std::vector<TensorId>& inputs
     for (const TensorId tensor : part_.graph.op(id).reads) last_[tensor] = id;
     for (const TensorId tensor : part_.graph.op(id).writes) last_[tensor] = id;
   }
-  for (const TensorId tensor : part_.outputs) last_[tensor] = no_id;  // they stay
+  for (const TensorId tensor : part_.outputs) last_[tensor] = no_id;  // outputs stay
 }
 
 void ForwardPass::run(const Op& op, std::vector<std::vector<std::byte>>& values,

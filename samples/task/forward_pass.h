@@ -15,7 +15,7 @@ namespace stowage::samples {
 // `outputs`, and the tensors these touch, renumbered.
 struct SubGraph {
   Graph graph;
-  std::vector<TensorId> outputs;  // in the new numbering, in the order asked for
+  std::vector<TensorId> outputs;  // ids in `graph`, in the order asked for
 };
 SubGraph up_to(const Graph& graph, const std::vector<TensorId>& outputs);
 
@@ -26,8 +26,8 @@ GptConfig without_dropout(GptConfig sizes, std::int64_t batch);
 std::int64_t samples_at_once(const GptConfig& sizes, std::uint64_t samples);
 
 // Runs a forward graph on the CPU, op by op. A parameter is read when an op needs it first and forgotten
-// behind the last op that does, and so is what ops write: a model that does not fit in the device's memory
-// needs no second copy on the host.
+// behind the last op that does, and the results of ops live as long: a model that does not fit in the
+// device's memory needs no second copy on the host.
 class ForwardPass {
  public:
   // `inputs` and `outputs` are tensors of `graph`, which may go on behind them.
@@ -41,16 +41,16 @@ class ForwardPass {
   void run(const Op& op, std::vector<std::vector<std::byte>>& values, const ReadParameter& read) const;
 
   std::size_t inputs_;
-  SubGraph part_;  // outputs: the inputs, then the outputs
+  SubGraph part_;  // its outputs: the pass's inputs, then the pass's outputs
   LaunchTable table_;
-  std::vector<OpId> last_;  // by tensor: the last op that touches it
+  std::vector<OpId> last_;  // last op that touches each tensor
 };
 
-// How well logits tell targets.
+// How well logits predict targets.
 struct Score {
-  double nats = 0;            // sum over the targets
-  std::uint64_t targets = 0;  // that are not negative
-  std::uint64_t right = 0;    // of these, that have the largest logit
+  double nats = 0;            // sum of -log probability over the targets
+  std::uint64_t targets = 0;  // number of targets that are not negative
+  std::uint64_t right = 0;    // number of these targets with the largest logit of their row
   double mean() const { return nats / static_cast<double>(targets); }
   double share_right() const { return static_cast<double>(right) / static_cast<double>(targets); }
   Score& operator+=(const Score& other);

@@ -14,13 +14,13 @@
 namespace stowage::samples {
 namespace {
 
-// Runs one sample through the model, again and again.
+// Runs the model on one sample at a time.
 class Forward {
  public:
   Forward(const GptConfig& config, const ReadParameter& read, std::uint64_t seed)
       : Forward(make(config), read, seed, config) {}
 
-  // The logits after the last one of `text`, of which at most the last `sequence` count.
+  // Returns the logits after the last token of `text`, of which at most the last `sequence` tokens count.
   std::span<const float> logits(std::span<const std::int32_t> text) {
     const auto sequence = static_cast<std::size_t>(config_.sequence);
     if (text.size() > sequence) text = text.last(sequence);
@@ -57,7 +57,7 @@ class Forward {
   TensorId logits_;
 };
 
-// Uniform in [0, 1), 53 bits.
+// Returns a uniform number in [0, 1) of 53 bits.
 double uniform(std::uint64_t seed, std::uint64_t index) {
   return static_cast<double>(random_bits(seed, RandomStream::generation, index, 0) >> 11) * 0x1p-53;
 }
@@ -95,14 +95,14 @@ std::size_t length_of_character(unsigned char first) {
   return first >= 0xf0 && first < 0xf5 ? 4 : 0;
 }
 
-// Returns whether the bytes, which are one character's, make a character that a terminal may see.
+// Returns whether the bytes of one character may be written to a terminal.
 bool is_shown(std::string_view bytes) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(bytes[i]); };
   const unsigned char first = byte(0);
   if (bytes.size() == 1) return (first >= 0x20 && first < 0x7f) || first == '\n' || first == '\t';
   const unsigned char second = byte(1);
-  if (first == 0xc2) return second >= 0xa0;  // no C1 controls
-  if (first == 0xe0) return second >= 0xa0;  // the rest: no longer forms than needed, no surrogates
+  if (first == 0xc2) return second >= 0xa0;  // C1 control characters are refused
+  if (first == 0xe0) return second >= 0xa0;  // from here on, overlong forms and surrogates are refused
   if (first == 0xed) return second < 0xa0;
   if (first == 0xf0) return second >= 0x90;
   return first != 0xf4 || second < 0x90;

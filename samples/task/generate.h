@@ -14,14 +14,14 @@
 namespace stowage::samples {
 
 struct GenerateOptions {
-  std::string_view prompt;   // its end is what the model sees first
-  std::uint64_t tokens = 0;  // to generate
+  std::string_view prompt;   // prompt, of which the model sees the end
+  std::uint64_t tokens = 0;  // number of tokens to generate
   double temperature = 0.8;
   std::uint64_t seed = 1;
 };
 
-// Returns a prompt for an empty one: the end of a text before, or else the first that the vocabulary has of a
-// line's end, [CLS] and a dot.
+// Returns a prompt for an empty one: the token that ends a text or, without one, the first that the
+// vocabulary has of: a line's end, [CLS], a dot.
 std::string beginning_of_text(const Tokenizer& tokenizer);
 
 // Hands the text of each new token to `emit`. On the CPU, one sample of `config`'s sequence length at a time;
@@ -44,7 +44,7 @@ std::vector<bool> usable_tokens(const Tokenizer& tokenizer, std::int64_t vocabul
 class TerminalText {
  public:
   std::string add(std::string_view bytes);
-  std::string finish();  // what has begun and did not end
+  std::string finish();  // returns what is left of an unfinished character
 
  private:
   std::string begun_;

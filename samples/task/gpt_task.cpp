@@ -28,7 +28,7 @@ BuiltModel build_gpt(GraphBuilder& builder, const GptConfig& sizes) {
 }
 
 GptTask::GptTask(Options& options) : options_(options) {
-  // Shards may be of a model's own tokens, whose texts nobody needs to know.
+  // Shards may have the tokens of a model whose tokenizer is not known.
   const bool of_model = means_shards(options.data) && by_bytes() && !options.init.empty();
   tokenizer_ = tokenizer_of(options);
   set_vocabulary(options, of_model ? options.model.vocabulary : tokenizer_->vocabulary_size(),
@@ -148,7 +148,7 @@ ModelDescription GptTask::description() const {
 }
 
 std::map<std::string, std::string> GptTask::files() const {
-  if (shards_ && by_bytes()) return {};  // of whichever tokenizer made the shards
+  if (shards_ && by_bytes()) return {};  // any tokenizer may have made the shards
   return tokenizer_files(*tokenizer_, {}, positions_of(options_), Framing::none);
 }
 
@@ -170,7 +170,7 @@ Evaluation GptTask::evaluate(const ReadParameter& read) {
     std::fill(batch.targets.begin(), batch.targets.end(), -1);
     const std::uint64_t end = std::min(all, first + static_cast<std::uint64_t>(at_once));
     for (std::uint64_t i = first; i < end; ++i) {
-      // Spread over all there is.
+      // The samples are spread evenly over the source.
       source.sample(i * (source.samples() / all),
                     std::span(batch.tokens).subspan((i - first) * sequence, sequence),
                     std::span(batch.targets).subspan((i - first) * sequence, sequence));

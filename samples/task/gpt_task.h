@@ -1,4 +1,4 @@
-// GptTask: what train_gpt trains: the next token of a text, or of token shards.
+// GptTask: the task of train_gpt, to predict the next token of a text or of token shards.
 #pragma once
 
 #include <memory>
@@ -41,7 +41,7 @@ class GptTask : public Task {
   // A text in the tokens of the run, and the source of samples that reads it.
   struct Text {
     std::string_view bytes;
-    std::vector<std::int32_t> tokens;  // empty where bytes are tokens
+    std::vector<std::int32_t> tokens;  // empty if bytes are the tokens
     std::unique_ptr<TokenSource> source;
   };
   bool by_bytes() const { return options_.tokenizer.empty(); }
@@ -53,9 +53,9 @@ class GptTask : public Task {
 
   const Options& options_;
   std::unique_ptr<Tokenizer> tokenizer_;
-  std::string text_, evaluation_text_;  // that `training_` and `evaluation_` see
+  std::string text_, evaluation_text_;  // texts that `training_` and `evaluation_` refer to
   Text training_, evaluation_;
-  std::unique_ptr<ShardSource> shards_;  // instead of a text
+  std::unique_ptr<ShardSource> shards_;  // source if --data means token shards, not a text
   std::unique_ptr<TokenSource> evaluated_shards_;
   Batch batch_;
 };

@@ -1,4 +1,4 @@
-// Task: what a program trains: its model, the inputs of each step, and the description of both. The rest of a
+// Task: the model that a program trains, the inputs of each step, and the description of both. The rest of a
 // run is the same for every program.
 #pragma once
 
@@ -30,32 +30,32 @@ struct ModelInput {
 
 struct BuiltModel {
   Value loss;
-  std::vector<ModelInput> inputs;  // in the order in which Task::inputs gives them
+  std::vector<ModelInput> inputs;  // inputs in the same order as in Task::inputs
 };
 
 // Builds a task's model with these sizes.
 using BuildModel = std::function<BuiltModel(GraphBuilder&, const GptConfig& sizes)>;
 
-// A figure that the loss is held against.
+// A figure that the loss is compared with.
 struct Yardstick {
-  std::string name;  // "byte-bigram entropy"
+  std::string name;  // name such as "byte-bigram entropy"
   double nats = 0;
-  std::string below, above;  // what it means where the loss is below, and where it is not
+  std::string below, above;  // meaning of a loss below the figure, and of one that is not
 };
 
 // A description of the data for people.
 struct DataDescription {
-  std::string text;            // "kjv.txt: 4,404,412 bytes, …"
-  std::string unit = "bytes";  // that sequences are counted in
+  std::string text;            // such as "kjv.txt: 4,404,412 bytes, …"
+  std::string unit = "bytes";  // unit in which sequences are counted
   std::optional<Yardstick> yardstick;
-  std::string loss_of;  // what the loss is the sum of, where it has parts
+  std::string loss_of;  // parts that the loss is the sum of, if there are several
 };
 
 // Measurements on data that is not trained on.
 struct Evaluation {
-  std::string text;                                    // for people, one line
-  std::vector<std::pair<std::string, double>> values;  // for the log
-  double loss = 0;                                     // by which models are compared
+  std::string text;                                    // one line for people
+  std::vector<std::pair<std::string, double>> values;  // names and values for the log
+  double loss = 0;                                     // the figure by which models are compared
 };
 
 // A parameter's value by its name, in f32.
@@ -75,9 +75,9 @@ class Task {
   // Call it before any inputs: from here on only this part of each batch is needed, as others read the rest.
   // The task may still give the whole batch.
   virtual void take_share(BatchShare /*share*/) {}
-  // Returns the model's inputs at a step, which depend on nothing that happened before. They are valid
-  // until the next call, and of the whole batch; samples beyond this task's share may be of any tokens that
-  // there are.
+  // Returns the model's inputs at a step, which depend on nothing that happened before. The inputs are those
+  // of the whole batch, and valid until the next call; samples beyond this task's share may be of any tokens
+  // that there are.
   virtual std::vector<std::span<const std::int32_t>> inputs(std::uint64_t step) = 0;
 
   // Returns the samples of an epoch, which hold the data once.
@@ -93,13 +93,13 @@ class Task {
   virtual ModelDescription description() const = 0;
   virtual std::map<std::string, std::string> files() const { return {}; }
 
-  // Evaluates on the CPU, without dropout; the same for the same parameters. Call it only
-  // with --evaluate-every.
+  // Evaluates on the CPU, without dropout; equal parameters give equal values. Call
+  // it only with --evaluate-every.
   virtual Evaluation evaluate(const ReadParameter& read) = 0;
-  // The names of its values, in their order.
+  // Returns the names of an evaluation's values, in their order.
   virtual std::vector<std::string> measures() const = 0;
 
-  // --sample: text from the model. A model that writes none does nothing.
+  // Writes text from the model, for --sample. A model that writes none does nothing.
   virtual void sample(const ReadParameter& /*read*/, const EmitText& /*emit*/) const {}
 };
 
@@ -113,8 +113,9 @@ std::unique_ptr<Tokenizer> tokenizer_of(const Options& options);
 // Returns a fingerprint of all tokens by id, for a configuration.
 std::string fingerprint(const Tokenizer& tokenizer);
 
-// Sets the model's vocabulary, padded to a multiple of 64: that of --init, which may have more ids than
-// `tokens`, or these. `needs` says whose ids they are. Throws InvalidInput if the model of --init has fewer.
+// Sets the model's vocabulary, padded to a multiple of 64: the vocabulary of --init, which may have more ids
+// than `tokens`, or `tokens` ids. `needs` says whose ids they are. Throws InvalidInput if the model of --init
+// has fewer.
 void set_vocabulary(Options& options, std::int64_t tokens, const std::string& needs);
 
 }  // namespace stowage::samples

@@ -38,7 +38,7 @@ std::vector<SweepRow> sweep_memory(PlanQuestion question, std::size_t count, con
 }
 
 std::string report_page(const PlanQuestion& question, const Plan& plan, const Progress& progress) {
-  constexpr std::size_t points = 8;  // of the curve
+  constexpr std::size_t points = 8;  // number of points of the curve
   ReportOptions options;
   options.name = question.model ? describe(*question.model) : question.source;
   options.machine_name = question.machine;

@@ -1,4 +1,4 @@
-// A question at many device budgets, a row for each.
+// Answers to one question at many device budgets, a row for each budget.
 #pragma once
 
 #include <functional>
@@ -10,16 +10,16 @@
 namespace stowage {
 
 struct SweepRow {
-  std::int64_t batch = 0;    // of a sweep over batches
-  std::int64_t devices = 0;  // of a sweep over them
+  std::int64_t batch = 0;    // batch size, in a sweep over batches
+  std::int64_t devices = 0;  // number of devices, in a sweep over devices
   PlanAnswer answer;
 };
 
-// Told what is planned next: "budget 3 of 12".
+// Called with a text that says what is planned next: "budget 3 of 12".
 using Progress = std::function<void(const std::string&)>;
 
-// `count` budgets from the smallest that works to the need, each the same factor above the one before, in
-// whole bytes; equal ones once.
+// Returns up to `count` budgets in whole bytes, from the smallest that works to the need, each larger than
+// the one before by the same factor; equal budgets are returned once.
 std::vector<Bytes> sweep_budgets(Bytes minimum, Bytes need, std::size_t count);
 
 // Returns a row per budget of sweep_budgets. Ignores the question's own device budget.

@@ -262,7 +262,7 @@ Json to_json(const PlanAnswer& answer) {
   json["policy"] = to_string(answer.policy);
   json["emulated"] = is_emulated(answer.policy);
   json["peak_bytes"] = where_it_fits(answer.peak);
-  json["device_peak_bytes"] = where_it_fits(answer.arena);  // as in a plan's file
+  json["device_peak_bytes"] = where_it_fits(answer.arena);  // member of the same name as in a plan's file
   json["live_peak_bytes"] = where_it_fits(answer.live_arena);
   json["minimum_device_bytes"] = answer.minimum;
   json["need_bytes"] = answer.need;

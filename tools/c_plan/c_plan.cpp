@@ -1,4 +1,4 @@
-// What libstowage_plan.so exports.
+// The functions that libstowage_plan.so exports.
 #include "stowage/c_plan.h"
 
 #include <cstdlib>

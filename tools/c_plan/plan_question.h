@@ -20,9 +20,9 @@ std::vector<NamedText> answer_texts(std::string_view trace, std::string_view que
 // A machine file that comes with Stowage, as it is in the folder `machines` when this is built.
 struct ShippedMachine {
   std::string_view name;
-  std::string_view text;  // JSON
+  std::string_view text;  // the machine file's JSON
 };
-// Sorted by name.
+// Returns the machine files, sorted by name.
 std::span<const ShippedMachine> shipped_machines();
 
 }  // namespace stowage

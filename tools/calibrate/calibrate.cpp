@@ -71,17 +71,18 @@ void load_attention(const OpProbeContext& context, DataType type) {
   context.device.synchronise_lane(context.lane);
 }
 
-// Hosts of cards have caches of some hundred MiB: four times as many bytes.
+// Elements of an update that no cache holds: hosts of cards have caches of some hundred MiB.
 constexpr std::int64_t beyond_caches = std::int64_t{64} << 20U;
 
-constexpr double least_share = 0.5;  // of a smaller one's rate
+// A larger measurement with less than this share of a smaller one's rate is suspect.
+constexpr double least_share = 0.5;
 
 struct Measured {
-  std::string what;  // "16.00 MiB", for the sentence
-  double rate = 0;   // per second
+  std::string what;  // size as the sentence names it, such as "16.00 MiB"
+  double rate = 0;   // rate per second
 };
 
-// Returns whether the second of two is as large in every way.
+// Returns whether the second of two measurements is at least as large in every dimension.
 using IsLarger = std::function<bool(std::size_t, std::size_t)>;
 
 void add_worst(const std::string& curve, const std::vector<Measured>& all, double unit, const char* unit_name,
@@ -196,8 +197,8 @@ CalibrateOptions quick_calibration(DeviceBackend backend) {
 
 // Measurements run one after another, so the largest of their needs counts.
 Bytes host_bytes_of(const CalibrateOptions& options, DeviceBackend backend, int devices) {
-  constexpr Bytes for_libraries = 128_MiB;  // with the products that are measured
-  constexpr Bytes of_element = 16;          // of the update: four f32
+  constexpr Bytes for_libraries = 128_MiB;  // memory of libraries, measured products included
+  constexpr Bytes of_element = 16;          // bytes of one element of the update: four f32
   constexpr Bytes both_ways = 2, of_peer = 4 * 16_MiB;
   const Bytes simulated = backend == DeviceBackend::simulated ? 1 : 0, memories = 1 + simulated;
   const Bytes links = both_ways * memories * options.link.largest;

@@ -29,18 +29,18 @@ void require_alike(const std::string& who, std::string_view what, int one, std::
 
 struct CalibrateOptions {
   LinkProbeOptions link;
-  ComputeProbeOptions compute;  // no types: those that the device's backend computes in
+  ComputeProbeOptions compute;  // no types: those in which the device's backend computes
   HostProbeOptions host;
-  ModelProbeOptions models;  // in the same types
-  PeerProbeOptions peers;    // of several devices
+  ModelProbeOptions models;  // models, measured in the same types as `compute`
+  PeerProbeOptions peers;    // options for several devices
   Machine modelled;          // op times of a device that runs in virtual time
 };
 
-CalibrateOptions full_calibration(DeviceBackend backend);  // some 30 s
+CalibrateOptions full_calibration(DeviceBackend backend);  // takes some 30 s
 // Takes a second or two. Measures no models on a device that computes on the CPU.
 CalibrateOptions quick_calibration(DeviceBackend backend);
 
-// Returns the bytes of the host that `calibrate` takes at most with so many devices: pinned memory, the
+// Returns the bytes of the host that `calibrate` takes at most with `devices` devices: pinned memory, the
 // update that it measures, and a simulated device's own memory.
 Bytes host_bytes_of(const CalibrateOptions& options, DeviceBackend backend, int devices = 1);
 
@@ -48,13 +48,13 @@ Bytes host_bytes_of(const CalibrateOptions& options, DeviceBackend backend, int 
 // all back. The caller sets the note. Throws DeviceError and OutOfMemory as the device does.
 MachineFile calibrate(Device& device, const LaunchTable& kernels, const CalibrateOptions& options);
 
-// Calibrates the first of several devices of one kind, then runs measure_peers on all.
+// Calibrates the first of several devices of one kind, then measures all of them together (measure_peers).
 MachineFile calibrate(std::span<Device* const> devices, const LaunchTable& kernels,
                       const CalibrateOptions& options, const CommunicatorOptions& link);
 
-// Finds measurements that cannot all be right, as on a machine that did other work meanwhile. Returns a
-// sentence for each curve in which a larger copy, a larger product or more threads had less than half the
-// rate of a smaller copy, a smaller product or fewer threads: the worst pair of the curve.
+// Finds measurements that cannot all be right, as on a machine that did other work during the measurement.
+// Returns a sentence for each curve in which a larger copy, a larger product or more threads had less than
+// half the rate of a smaller copy, a smaller product or fewer threads: the worst pair of the curve.
 std::vector<std::string> contradictions(const MachineFile& file);
 
 }  // namespace stowage

@@ -119,7 +119,7 @@ class ComputeProbe {
   }
 
  private:
-  // Returns a time less that of the launch, but always more than 0.
+  // Subtracts the launch's time, but always returns more than 0.
   static double without(double seconds, double launch) {
     return std::max(seconds - launch, seconds * 1e-3 + 1e-12);
   }
@@ -129,7 +129,7 @@ class ComputeProbe {
     return 24 * static_cast<double>(stage.tokens) * width * width / flops_per_second;
   }
 
-  // a + b, f32. Not copied: the probe's launches point to it.
+  // a + b, f32. The probe is returned without a copy: its launches point to it.
   OpProbe sum_of(std::int64_t elements) {
     const Tensor tensor = probe_tensor(DataType::f32, {elements});
     return OpProbe(context_, probe_op("add", {}, static_cast<double>(elements)), {tensor, tensor}, {tensor});

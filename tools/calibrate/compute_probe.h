@@ -11,7 +11,7 @@
 
 namespace stowage {
 
-// The place where ops are measured.
+// Device and lane on which ops are measured.
 struct OpProbeContext {
   Device& device;
   const LaunchTable& kernels;
@@ -45,7 +45,7 @@ class OpProbe {
   LaunchArguments arguments_;
   Kernel kernel_ = nullptr;
   Bytes bytes_ = 0;
-  Drain drain_;  // last: work under way reads all of the above
+  Drain drain_;  // declared last, since running work reads all members above
 };
 
 // Returns a tensor of these extents, for OpProbe.
@@ -55,12 +55,12 @@ Tensor probe_tensor(DataType type, std::vector<std::int64_t> shape);
 double flops_of(const MatrixSample& sample);
 
 struct ComputeProbeOptions {
-  std::vector<DataType> types;   // of products
-  int repetitions = 5;           // of a product; the median counts
-  double layer_seconds = 0.5;    // products grow while one layer's would take at most this
-  int most_stages = 4;           // sizes of products that are measured, at most
-  Bytes stream_bytes = 256_MiB;  // of each of the three operands that device memory is measured with
-  int launches = 2000;           // tiny ops in a row
+  std::vector<DataType> types;   // data types of the measured products
+  int repetitions = 5;           // runs of each product, of which the median counts
+  double layer_seconds = 0.5;    // products grow while one layer's products would take at most this
+  int most_stages = 4;           // most sizes of products that are measured
+  Bytes stream_bytes = 256_MiB;  // size of each of the three operands that measure device memory
+  int launches = 2000;           // number of tiny ops in a row
 };
 
 // Fills `matrix`, `device_bytes_per_second` and `launch_seconds` of `file`.

@@ -16,8 +16,8 @@ struct Share {
 // Sums over the samples, each weighted by 1 / seconds: the normal equations of latency + bytes / peak
 // = seconds.
 struct Sums {
-  double one = 0, bytes = 0, bytes_squared = 0;  // weighted
-  double count = 0, plain_bytes = 0;             // times seconds, weighted
+  double one = 0, bytes = 0, bytes_squared = 0;  // weighted sums
+  double count = 0, plain_bytes = 0;             // weighted sums of values times seconds
 };
 
 Sums sums_of(std::span<const CopySample> samples) {

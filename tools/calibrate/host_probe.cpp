@@ -87,7 +87,8 @@ double measure_host_total(Device& device, const HostProbeOptions& options, const
   HostUpdate update(options.elements);
   LinkDirection in(device, LaneRole::h2d, options.copied), out(device, LaneRole::d2h, options.copied);
   update.seconds();
-  const double wanted = 2 * options.repetitions * update.seconds();  // all slow each other
+  // Twice the time of the updates, since all slow each other.
+  const double wanted = 2 * options.repetitions * update.seconds();
   const auto count = [&](const Link& link) {
     return static_cast<int>(std::clamp(wanted / link.seconds(piece), 1.0, most_copies));
   };

@@ -32,10 +32,11 @@ class HostUpdate {
 };
 
 struct HostProbeOptions {
-  std::int64_t elements = std::int64_t{32} << 20;  // of the parameter; four f32 tensors of this size
+  // Elements of the parameter; the update has four f32 tensors of this size.
+  std::int64_t elements = std::int64_t{32} << 20;
   int repetitions = 5;
-  Bytes copied = 256_MiB;  // each way in turn, of either memory: more than a cache holds
-  int most_threads = 0;    // 0: as many as parallel loops may use
+  Bytes copied = 256_MiB;  // bytes on either side for copies each way: more than a cache holds
+  int most_threads = 0;    // most threads; 0: as many as parallel loops may use
 };
 
 // Measures AdamW on f32 by the host's own kernel, with 1, 2, 4, … threads up to the most. Leaves the number
@@ -43,7 +44,7 @@ struct HostProbeOptions {
 std::vector<HostRate> measure_host(const HostProbeOptions& options);
 
 // Returns the bytes per second that AdamW with the most threads and copies both ways take of host memory
-// together. `file` has the rates of each alone. Throws DeviceError, OutOfMemory.
+// together. `file` has the rates of the update and of the copies alone. Throws DeviceError, OutOfMemory.
 double measure_host_total(Device& device, const HostProbeOptions& options, const MachineFile& file);
 
 }  // namespace stowage

@@ -65,7 +65,8 @@ class LinkProbe {
 double seconds_beside(int count, double all, double others, double alone) {
   const double plain = all / count;
   if (all <= others || alone <= 0) return plain;
-  const double beside = count - (all - others) / alone;  // copies made until the others were through
+  // Number of copies made until the other direction had ended.
+  const double beside = count - (all - others) / alone;
   return beside < 1 ? plain : std::max(plain, others / beside);
 }
 

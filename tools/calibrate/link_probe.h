@@ -40,7 +40,7 @@ class LinkDirection {
   double alone(Bytes bytes, int repetitions) {
     return stopwatch_.median_seconds(repetitions, [&] { copy(bytes, 1); });
   }
-  // Starts `count` copies once `gate` has passed.
+  // Starts `count` copies that begin once `gate` has passed.
   void begin(EventId gate, Bytes bytes, int count) {
     device_.wait(lane_.id(), gate);
     begin(bytes, count);
@@ -82,7 +82,7 @@ struct LinkProbeOptions {
 };
 
 // Returns the seconds of one copy beside copies the other way. `count` copies in a row took `all` seconds.
-// The copies of the other way ended after `others` seconds; from then on each took `alone`.
+// The copies of the other way ended after `others` seconds; from then on each copy took `alone` seconds.
 double seconds_beside(int count, double all, double others, double alone);
 
 // Fills the four curves of `file`. Takes `largest` bytes twice, pinned and on the device. Throws

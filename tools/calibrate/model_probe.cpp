@@ -55,11 +55,11 @@ class ModelProbe {
  private:
   void add(ProbedStep probe) {
     StepProbe run(device_, std::move(probe.graph), probe.inputs, how_);
-    run.step();  // libraries compile their kernels, pages are touched
+    run.step();  // first step: libraries compile their kernels, pages are touched
     add_ops(run.graph(), run.steps(options_.least_steps, for_seconds(options_.seconds)), profile_);
   }
 
-  static constexpr double longest_step = 0.5;  // seconds
+  static constexpr double longest_step = 0.5;  // in seconds; a model with longer steps is not measured
 
   Device& device_;
   const StepProbe::Options& how_;

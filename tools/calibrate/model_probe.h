@@ -1,4 +1,4 @@
-// Measures training steps of small models, op by op, so that plans for other models know what ops take.
+// Measures training steps of small models, op by op, so that plans for other models know the times of ops.
 #pragma once
 
 #include <vector>
@@ -11,18 +11,19 @@
 namespace stowage {
 
 struct ModelProbeOptions {
-  std::vector<GptConfig> gpts;  // empty, and no BERT: nothing is measured
+  std::vector<GptConfig> gpts;  // models to measure; without any, and no BERT, nothing is measured
   std::vector<BertConfig> berts;
   int least_steps = 4;
-  double seconds = 0.25;  // of steps of each model; a started one is finished, and least_steps are made
+  // Seconds of steps of each model; a started step is finished, and least_steps are made.
+  double seconds = 0.25;
 };
 
-// Some twenty shapes, from width 32 to 1024, with few and many tokens: ops of most models lie between
-// their ops.
+// Some twenty shapes, from width 32 to 1024, with few and many tokens: ops of most models lie between the ops
+// of these shapes.
 ModelProbeOptions small_models();
-// Shapes for a card, of widths from 768 to 4096: smaller ops take no longer there than their launch.
+// Shapes for a card, of widths from 768 to 4096: smaller ops take no longer on a card than their launch.
 ModelProbeOptions card_models();
-ModelProbeOptions few_card_models();  // in a second or two
+ModelProbeOptions few_card_models();  // takes a second or two
 
 // Appends to `file.ops` the ops of the models that fit the device, in work type `type`; for the simulated
 // device, which computes with the host's own cores, measures the shares that its lanes leave to each other.

@@ -14,12 +14,12 @@
 namespace stowage {
 namespace {
 
-constexpr Bytes alignment = 256;        // of a share
-constexpr Bytes in_turn = 4;            // pieces of a link's memory, which its copies take in turn
-constexpr std::size_t least_sizes = 4;  // for a fit
-constexpr double most_copies = 1000;    // beside gathers
+constexpr Bytes alignment = 256;        // alignment of a share
+constexpr Bytes in_turn = 4;            // number of pieces of a link's memory that its copies take in turn
+constexpr std::size_t least_sizes = 4;  // fewest sizes that allow a fit
+constexpr double most_copies = 1000;    // most copies beside gathers
 
-// A device: its link, and memory for what it sends to the others and receives from them.
+// A device with its link, and memory for the bytes that it sends to the others and receives from them.
 class Rank {
  public:
   Rank(Device& device, Communicator& communicator, const PeerProbeOptions& options)
@@ -44,7 +44,7 @@ class Rank {
   }
 
   // Returns the seconds of `gathers` gathers and `copies` copies in, made at the same time once all devices
-  // have come.
+  // are ready.
   double beside(Bytes share, int gathers, Bytes piece, int copies) {
     communicator_.barrier();
     device_.record(gate_.id(), gate_lane_.id());
@@ -55,9 +55,9 @@ class Rank {
     return std::max(gathered, copies > 0 ? in_.read() : 0);
   }
 
-  // Copies over the link in the ways that are asked for, once all devices have come.
+  // Copies over the link in the directions asked for, once all devices are ready.
   struct Ways {
-    double in = 0, out = 0;  // seconds of all copies of that way
+    double in = 0, out = 0;  // seconds of all copies in, and of all copies out
   };
   Ways copy(bool in, bool out, Bytes piece, int copies) {
     communicator_.barrier();
@@ -68,7 +68,8 @@ class Rank {
   }
 
  private:
-  // Returns the seconds of a collective. A small one before it lets all devices begin at once.
+  // Returns the seconds of a collective. A small collective before the measured one lets all
+  // devices begin at once.
   double seconds(const std::function<void()>& collective) {
     communicator_.all_gather(lane_.id(), to_.data(), alignment);
     return stopwatch_.seconds(collective);
@@ -117,7 +118,7 @@ class PeerProbe {
     peers.link = fit_link(all);
   }
 
-  // Measures with wholes of the largest size so far.
+  // Measures with wholes of the largest size measured so far.
   PeerPath path(const MachineFile& file, const PeerDevices& peers) {
     constexpr int gathers = 4;
     const Bytes piece = std::min(options_.piece, file.h2d.samples.back().bytes);
@@ -208,7 +209,7 @@ PeerDevices measure_peers(std::span<Device* const> devices, const CommunicatorOp
 }
 
 PeerPath path_of(double gathered, double copied, double both, double part) {
-  constexpr double enough = 0.5;  // of what one link would add
+  constexpr double enough = 0.5;  // least slow-down, as a fraction of what one shared link would add
   const double on_one_link = std::min(1.0, part) * std::min(gathered, copied);
   const bool slower = both - std::max(gathered, copied) > enough * on_one_link;
   return slower ? PeerPath::link : PeerPath::apart;

@@ -32,7 +32,7 @@ OpProfile profile_of(Device& device, ProbedStep step, const Budget& budget) {
   constexpr int least_steps = 4;
   StepProbe run(device, std::move(step.graph), step.inputs,
                 {.kernels = {}, .modelled = {}, .budget = budget});
-  run.step();  // libraries compile their kernels
+  run.step();  // first step: libraries compile their kernels
   OpProfile profile;
   add_ops(run.graph(), run.steps(least_steps, for_seconds(step_time)), profile);
   return profile;
@@ -148,7 +148,7 @@ OpProfile profile_of_step(Device& device, const Machine& machine, const Budget& 
     try {
       return profile_of(device, std::move(step), budget);
     } catch (const OutOfMemory&) {
-      continue;  // fewer may fit
+      continue;  // fewer samples may fit
     }
   }
   return {};

@@ -31,14 +31,14 @@ class StepProbe {
   struct Options {
     std::optional<LaunchTable> kernels;  // default: launch_table_for(device)
     Machine modelled;                    // op times of a device that runs in virtual time
-    Budget budget;                       // for the step
+    Budget budget;                       // budget of the step
   };
   struct Step {
     // Seconds of each op on the compute lane: from the end of the op before it, since a launch takes time;
     // from its own begin if it waits for another lane, or for the host's judgement of the step. The mean over
     // micro-batches; 0 for an op that is not on the compute lane.
     std::vector<double> ops;
-    double busy = 0;   // of all ops together
+    double busy = 0;   // seconds of all ops together
     double whole = 0;  // seconds from the first op's begin to the last one's end
   };
 
@@ -50,8 +50,9 @@ class StepProbe {
   const Graph& graph() const { return graph_; }
   // A step whose learning rate is 0.
   Step step();
-  // Makes at least `least` steps, and others while `more`. Returns each op's median, enlarged so that they
-  // add up to the median of all ops: a disturbance now and then hardly shows in an op's own median.
+  // Makes at least `least` steps, and more as long as `more` returns true. Returns each op's median, enlarged
+  // so that they add up to the median of all ops: a disturbance now and then hardly shows in
+  // an op's own median.
   Step steps(int least, const std::function<bool()>& more);
 
  private:
@@ -60,7 +61,7 @@ class StepProbe {
   Engine engine_;
   std::deque<std::vector<std::int32_t>> values_;
   std::vector<InputData> inputs_;
-  std::vector<double> launches_;  // of each op in a step
+  std::vector<double> launches_;  // number of launches of each op in a step
 };
 
 // Returns the bytes of device and host together that steps take with everything on the device.
@@ -69,13 +70,14 @@ Bytes bytes_of_step(const Graph& graph);
 // Returns the seconds of a step on the device by the rates of `machine`.
 double seconds_by_rates(const Graph& graph, const Machine& machine);
 
-// Returns a function that is true until so many seconds are over.
+// Returns a function that returns true until `seconds` seconds have passed.
 std::function<bool()> for_seconds(double seconds);
 
 // Measures three shares of `machine` with steps of `run`: the speed that compute keeps while one direction of
-// such a link is busy, and the speeds that compute and host lane keep while both work. For a device that
-// computes with the host's own cores. `alone` is the seconds of a step with nothing beside it, and
-// `machine.host_bytes_per_second` must be set. Takes 16 bytes of host memory for each of the `elements`.
+// a link like `link` is busy, and the speeds that compute and host lane keep while both work. These shares
+// matter for a device that computes with the host's own cores. `alone` is the seconds of a step with nothing
+// beside it, and `machine.host_bytes_per_second` must be set. Takes 16 bytes of host memory for
+// each of the `elements`.
 inline constexpr std::int64_t share_elements = std::int64_t{4} << 20U;
 void measure_shares(StepProbe& run, double alone, const Link& link, Machine& machine,
                     std::int64_t elements = share_elements);

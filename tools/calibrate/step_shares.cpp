@@ -15,25 +15,27 @@
 namespace stowage {
 namespace {
 
-constexpr int rounds = 3;  // steps beside copies, and beside updates
+constexpr int rounds = 3;  // steps beside copies, and as many beside updates
 
-// Returns the share of its speed that something keeps, at least a small part.
+// Returns the share of its speed that work keeps which takes `alone` seconds alone and `beside` seconds
+// beside other work; at least a small part.
 double share_kept(double alone, double beside) {
   constexpr double least = 0.05;
   return beside > 0 ? std::clamp(alone / beside, least, 1.0) : 1;
 }
 
-// Returns the share that the compute lane keeps while one direction of such a link is busy with copies of so
-// many bytes at most.
+// Returns the share that the compute lane keeps while one direction of `link` is busy with copies of at most
+// `most_bytes` bytes.
 double beside_copies_of(double most_bytes, StepProbe& run, const Link& link, double alone) {
   constexpr double copy_seconds = 2e-3;
   const double rate = link.throttled ? link.bytes_per_second : most_bytes / copy_seconds;
   const auto bytes = static_cast<Bytes>(std::min(most_bytes, rate * copy_seconds));
-  if (bytes < 4096 || link.latency_seconds > copy_seconds) return 1;  // it hardly copies
+  if (bytes < 4096 || link.latency_seconds > copy_seconds) return 1;  // such a link hardly copies
   const auto device = open_simulated_device(
       {.capacity = unlimited, .h2d = link, .d2h = link, .poison = Poison::none, .check_accesses = false});
   LinkDirection copies(*device, LaneRole::h2d, bytes);
-  const int longer = static_cast<int>(1.5 * alone / link.seconds(bytes)) + 1;  // than a step takes
+  // Enough copies to last longer than a step.
+  const int longer = static_cast<int>(1.5 * alone / link.seconds(bytes)) + 1;
   std::vector<double> times;
   for (int i = 0; i < rounds; ++i) {
     copies.begin(bytes, longer);
@@ -43,10 +45,11 @@ double beside_copies_of(double most_bytes, StepProbe& run, const Link& link, dou
   return share_kept(alone, median(std::move(times)));
 }
 
-// The bytes of large copies go through the cores, and small ones begin and end all the time: whichever
-// costs more.
+// Returns the share beside large copies, whose bytes go through the cores, or beside small ones, which begin
+// and end all the time: the smaller of the two.
 double beside_copy(StepProbe& run, const Link& link, double alone, std::int64_t elements) {
-  const double large = std::min(16e6, 8 * static_cast<double>(elements));  // twice: page-locked, on a device
+  // Memory is needed twice: page-locked, on a device.
+  const double large = std::min(16e6, 8 * static_cast<double>(elements));
   return std::min(beside_copies_of(large, run, link, alone), beside_copies_of(64e3, run, link, alone));
 }
 

@@ -22,14 +22,14 @@ class Stopwatch {
  public:
   Stopwatch(Device& device, LaneId lane) : device_(device), lane_(lane), begin_(device), end_(device) {}
 
-  // Returns the seconds from begin to end of the work that `enqueue` puts on the lane. Waits for it.
+  // Returns the seconds from begin to end of the work that `enqueue` puts on the lane. Waits for that work.
   double seconds(const std::function<void()>& enqueue) {
     start();
     enqueue();
     stop();
     return read();
   }
-  // Returns the median of so many runs, after a first one that does not count.
+  // Returns the median of `runs` runs, after a first one that does not count.
   double median_seconds(int repetitions, const std::function<void()>& enqueue) {
     seconds(enqueue);
     std::vector<double> all;
@@ -37,11 +37,11 @@ class Stopwatch {
     return median(std::move(all));
   }
 
-  // For more than one lane at a time: enqueue between these two, then read.
+  // To time more than one lane at once: enqueue between `start` and `stop`, then read.
   void start() { device_.record(begin_.id(), lane_); }
   void stop() { device_.record(end_.id(), lane_); }
-  bool passed() { return device_.query(end_.id()); }  // whether the end is there
-  double read() {                                     // waits for the end
+  bool passed() { return device_.query(end_.id()); }  // returns whether the end has been reached
+  double read() {                                     // waits for the end, and returns the seconds
     device_.synchronise(end_.id());
     return device_.elapsed_seconds(begin_.id(), end_.id());
   }
@@ -54,7 +54,7 @@ class Stopwatch {
 };
 
 // Waits for the lane when it dies, also while an error passes, so that memory is given up only when nothing
-// on the lane touches it. Declare it behind that memory.
+// on the lane touches it. Declare a Drain behind that memory.
 class Drain {
  public:
   Drain(Device& device, LaneId lane) : device_(device), lane_(lane) {}

@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int most_parents = 4;  // from a program of the build tree up to its root
+constexpr int most_parents = 4;  // folders from a program of the build tree up to the tree's root
 
 bool is_file(const std::string& choice) {
   return choice.find('/') != std::string::npos || choice.ends_with(".json");
@@ -88,7 +88,7 @@ std::string list_machines(const fs::path& folder) {
   }
   try {
     text += line_of(machine_here, read_machine_here());
-  } catch (const InvalidInput&) {  // not measured: not a machine yet
+  } catch (const InvalidInput&) {  // a file without measurements is no machine yet
   }
   return text;
 }

@@ -13,8 +13,8 @@
 namespace stowage {
 namespace {
 
-// Returns the parameters of the layers' matrices. If these and the width rise, so does the whole model,
-// whatever its vocabulary.
+// Returns the parameters of the layers' matrices. If these parameters and the width rise, so does the size of
+// the whole model, whatever its vocabulary.
 constexpr std::int64_t parameters(const GptSize& size) { return size.layers * 12 * size.width * size.width; }
 
 constexpr std::array<GptSize, 10> rungs = {{{"", 12, 768, 12},
@@ -29,7 +29,7 @@ constexpr std::array<GptSize, 10> rungs = {{{"", 12, 768, 12},
                                             {"175b", 96, 12288, 96}}};
 
 constexpr std::int64_t head_width = 64;
-constexpr std::int64_t most_devices = 64;  // of a machine file
+constexpr std::int64_t most_devices = 64;  // most devices that a machine's file may have
 
 struct Defaults {
   std::int64_t vocabulary, sequence, batch;

@@ -19,7 +19,7 @@ namespace stowage {
 // do not divide it, and width 5120 for 13b, where its 5140 is not a multiple of the 40 heads. 30b and 66b:
 // Zhang et al., "OPT: Open Pre-trained Transformer Language Models", table 1.
 struct GptSize {
-  std::string_view name;  // "" between two rungs of the ladder
+  std::string_view name;  // "" for a size between two rungs of the ladder
   std::int64_t layers = 0;
   std::int64_t width = 0;
   std::int64_t heads = 0;
@@ -37,19 +37,19 @@ struct ModelWords {
   std::string bert{};  // LAYERSxWIDTH, base or large
   std::string heads{}, sequence{}, batch{}, micro_batches{}, gradient_groups{}, vocabulary{}, type{},
       head_chunk{}, moments{}, devices{};
-  bool clips = true;  // gradients, by their norm
+  bool clips = true;  // gradients are clipped by their norm
 };
 
 // Throws InvalidInput that names the option and says what it takes. Returns nothing if neither --gpt nor
 // --bert is given, and none of the options that go with them. `type`: the type if --type is not given. Unless
 // the words say otherwise, each device has one gradient group, and each group one micro-batch.
 std::optional<ModelSpec> model_spec(const ModelWords& words, DataType type);
-// Takes a size of the ladder in place of --gpt, which must not be given. Heads are the ladder's.
+// Takes a size of the ladder in place of --gpt, which must not be given. The number of heads is the ladder's.
 ModelSpec model_spec(const GptSize& size, const ModelWords& words, DataType type);
 
-// The training step with AdamW, as train_gpt and train_bert (with its pre-training heads) build it for these
-// sizes; for several devices that of the first, whose plan serves all. Throws InvalidInput naming the field
-// that is too large.
+// Returns the training step with AdamW that train_gpt and train_bert (with its pre-training heads) build for
+// these sizes; for several devices the step of the first device, whose plan serves all. Throws InvalidInput
+// naming the field that is too large.
 Graph build(const ModelSpec& spec);
 
 // The trainers and `stowage plan` share these two rules.

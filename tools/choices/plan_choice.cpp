@@ -38,7 +38,7 @@ void add_budget(CLI::App& app, const char* flag, const std::string& text, PlanUs
   if (user == PlanUser::trainer) option->default_str("unlimited");
 }
 
-// A word of a list, which the help's text explains.
+// Adds an option whose value is one word of a list; the help's text explains the words.
 void add_word(CLI::App& app, const char* flag, const std::string& text, const std::vector<std::string>& words,
               const char* group, std::string& value) {
   app.add_option(flag, value, text)

@@ -21,7 +21,7 @@ struct RawPlanOptions {
   bool optimizer_in_backward = false;
 };
 
-enum class PlanUser { plan, trainer };  // whose defaults and consequences the help tells
+enum class PlanUser { plan, trainer };  // program whose defaults and consequences the help tells
 
 // Adds --machine, --device-memory and --host-memory. `raw` must outlive the parsing.
 void add_machine_options(CLI::App& app, PlanUser user, const char* group, RawPlanOptions& raw);
@@ -29,7 +29,7 @@ void add_machine_options(CLI::App& app, PlanUser user, const char* group, RawPla
 void add_plan_options(CLI::App& app, PlanUser user, const char* group, RawPlanOptions& raw);
 
 struct PlanChoice {
-  std::optional<Bytes> device_memory, host_memory;  // nothing: not given
+  std::optional<Bytes> device_memory, host_memory;  // nullopt: the option is not given
   PlanOptions options;
 };
 // Throws InvalidInput that names the option and says what it takes.

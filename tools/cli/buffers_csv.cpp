@@ -25,7 +25,7 @@ constexpr std::array<std::string_view, 8> column_names{"id",     "lower",     "u
                                                        "offset", "alignment", "gaps",  "hint"};
 enum class Column : std::uint8_t { id, lower, upper, size, offset, alignment, gaps, hint };
 constexpr auto last_needed = Column::size;
-// Older names, from minimalloc.
+// Older names of columns, from minimalloc.
 constexpr std::array<std::string_view, 3> older_names{"buffer", "start", "end"};
 
 bool is_control(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }
@@ -192,17 +192,18 @@ class BuffersParser {
 
   static constexpr std::size_t absent = std::numeric_limits<std::size_t>::max();
 
-  std::string_view text_;  // what follows the line
+  std::string_view text_;  // text behind the current line
   std::string_view line_;
   const std::string& file_;
-  std::size_t number_ = 0;  // of the line
+  std::size_t number_ = 0;  // number of the current line
   std::array<std::size_t, column_names.size()> column_{absent, absent, absent, absent,
                                                        absent, absent, absent, absent};
-  bool last_is_in_use_ = false;  // of `end`, which has the place of `upper`
+  // The column `upper` is minimalloc's `end`, a time at which the buffer is still in use.
+  bool last_is_in_use_ = false;
   std::size_t count_ = 0;
   Fields fields_;
   Bytes total_ = 0;
-  std::unordered_map<std::string_view, std::size_t> lines_;  // by id
+  std::unordered_map<std::string_view, std::size_t> lines_;  // line of each id
   Buffers buffers_;
 };
 

@@ -21,7 +21,7 @@
 namespace stowage {
 namespace {
 
-constexpr std::int64_t most_devices = 64;  // of a machine's file
+constexpr std::int64_t most_devices = 64;  // most devices that a machine's file may have
 
 double rate_of(const CopyCurve& curve, std::size_t i) {
   if (i >= curve.samples.size()) return 0;
@@ -63,7 +63,7 @@ Link simulated_link(const CalibrateCommand& command, const BackendChoice& choice
   return with_prefix("--link: ", [&] { return parse_link(command.link); });
 }
 
-// Adds the rates at which a device receives bytes that all of them gather or exchange.
+// Adds the rates at which a device receives bytes that all devices gather or exchange.
 void add_peers(Lines& lines, const PeerDevices& peers) {
   lines.add("devices", "{}, {} at each host memory", peers.devices, peers.devices_per_host_memory);
   lines.add("from peers", "{:8.2f} GB/s after {:.1f} us", peers.link.bytes_per_second / 1e9,
@@ -116,7 +116,7 @@ MachineFile measure(const CalibrateCommand& command, const BackendChoice& choice
   const Devices devices = open_devices(choice, link, count);
   std::vector<Device*> all;
   for (const auto& device : devices) all.push_back(device.get());
-  if (choice.backend == DeviceBackend::cuda) leave_threads(static_cast<int>(count));  // as trainers do
+  if (choice.backend == DeviceBackend::cuda) leave_threads(static_cast<int>(count));  // trainers do the same
   MachineFile file =
       calibrate(all, launch_table_for(*devices.front()), options_of(command, choice.backend), {.peer = link});
   file.note = fmt::format("{} measurement, on {}{}", command.quick ? "quick" : "full", choice.reason,

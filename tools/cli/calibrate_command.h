@@ -13,11 +13,11 @@ class App;
 namespace stowage {
 
 struct CalibrateCommand {
-  std::string device = "auto";  // as open_device (stowage/choose_device.h) takes it
-  std::string devices = "1";    // to measure together: the one above and those behind it
+  std::string device = "auto";  // a name that open_device (stowage/choose_device.h) takes
+  std::string devices = "1";    // number of devices to measure together, from the one above on
   bool quick = false;
-  std::string link;         // of the simulated device, each way: "8GB/s" or "unthrottled"; empty: 8GB/s
-  std::string output_file;  // where to write to_json(MachineFile); empty: path_of_machine_here()
+  std::string link;         // rate of the simulated link each way: "8GB/s" or "unthrottled"; empty: 8GB/s
+  std::string output_file;  // file to write to_json(MachineFile) to; empty: path_of_machine_here()
 };
 
 // `command` must outlive the parsing.

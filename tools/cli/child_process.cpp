@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::array passed_on = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 
-volatile pid_t child = 0;  // set while the signals are blocked
+volatile pid_t child = 0;  // written while the signals are blocked
 
 void pass_on(int signal, siginfo_t* info, void*) {
   // Signals from the kernel reach the whole foreground group anyway.
@@ -28,7 +28,7 @@ void pass_on(int signal, siginfo_t* info, void*) {
   errno = saved;
 }
 
-// While it lives, signals that were not ignored are passed on to `child`.
+// While an object lives, signals that were not ignored are passed on to `child`.
 class PassingSignals {
  public:
   PassingSignals() {
@@ -114,11 +114,11 @@ ChildEnd run_child(const std::vector<std::string>& words,
 int end_as(const ChildEnd& end) {
   if (!end.by_signal) return end.number;
   std::fflush(nullptr);
-  const rlimit none{0, 0};  // the program has left its core dump
+  const rlimit none{0, 0};  // the program has left its core dump already
   setrlimit(RLIMIT_CORE, &none);
   signal(end.number, SIG_DFL);
   raise(end.number);
-  return 128 + end.number;  // a signal that ends nothing here
+  return 128 + end.number;  // the signal does not end this process
 }
 
 }  // namespace stowage

@@ -15,11 +15,11 @@ namespace stowage {
 
 struct PlaceCommand {
   std::string file;               // CSV, as parse_buffers takes it
-  std::optional<Bytes> capacity;  // nothing: as small as can be found
-  double seconds = 10;            // wall time for placing, about
-  Bytes alignment = 1;            // of every offset, a power of two
-  bool json = false;              // the answer as JSON
-  std::string output_file;        // where to write to_csv; empty: nowhere
+  std::optional<Bytes> capacity;  // nullopt: the least memory that can be found
+  double seconds = 10;            // approximate wall time for placing
+  Bytes alignment = 1;            // alignment of every offset, a power of two
+  bool json = false;              // prints the answer as JSON
+  std::string output_file;        // file to write to_csv to; empty: none
   std::function<void(const std::string&)> progress = [](const std::string&) {};
 };
 

@@ -79,7 +79,7 @@ std::string line(const Json& json) { return json.dump(1) + '\n'; }
 // The machine to plan for, and its usual type.
 struct Source {
   std::optional<MachineFile> machine;
-  DataType type = DataType::f32;  // where --type is not given
+  DataType type = DataType::f32;  // type if --type is not given
 };
 
 Source source_of(const PlanCommand& command) {
@@ -125,14 +125,14 @@ Machine rates_for(const PlanCommand& command, const Source& source, DataType typ
   return command.rates;
 }
 
-// Sets the rates of each of so many devices, and their budget.
+// Sets the rates of each of `devices` devices, and their budget.
 void take_devices(const PlanCommand& command, const Source& source, DataType type, std::int64_t devices,
                   PlanQuestion& question) {
   question.rates = rates_for(command, source, type, devices);
   question.take_budget(command.device_memory, command.host_memory, static_cast<int>(devices));
 }
 
-// Returns what `read` makes of the text of the file at `path`. Its errors name the path.
+// Returns the result of `read` for the text of the file at `path`. Its errors name the path.
 template <class Read>
 auto read_saved(const std::string& path, const char* what, Read read) {
   const std::string text = read_file(path, largest_file, what);

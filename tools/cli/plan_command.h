@@ -15,22 +15,22 @@ namespace stowage {
 
 struct PlanCommand {
   // Exactly one of these says what to plan.
-  std::string graph_file;  // to_json(Graph), or a trace (trace.h)
-  ModelWords model;        // --gpt or --bert
+  std::string graph_file;  // path of to_json(Graph), or of a trace (trace.h)
+  ModelWords model;        // model of --gpt or --bert
   bool max_model = false;
-  std::vector<std::string> compare;  // two files, each to_json(Plan); plans nothing
+  std::vector<std::string> compare;  // two files, each to_json(Plan), to compare instead of planning
 
-  std::string machine;  // a file or a name (machine_choice.h), "list"; empty: `rates`
+  std::string machine;  // file or name (machine_choice.h), or "list"; empty: `rates`
   std::filesystem::path machines;
   Machine rates;
-  std::optional<Bytes> device_memory;  // nothing: the machine's, without one unlimited
-  std::optional<Bytes> host_memory;    // nothing: host_budget_for the machine, without one unlimited
+  std::optional<Bytes> device_memory;  // nullopt: the machine's memory; without a machine unlimited
+  std::optional<Bytes> host_memory;    // nullopt: host_budget_for the machine; without one unlimited
   PlanOptions options;
 
-  std::string sweep;        // as parse_sweep takes it; empty: none
-  std::string plan_file;    // where to write to_json(Plan); empty: nowhere
-  std::string report_file;  // where to write plan_report's page, with a sweep over memory; empty: nowhere
-  bool json = false;        // the answer as JSON
+  std::string sweep;        // text that parse_sweep takes; empty: no sweep
+  std::string plan_file;    // file to write to_json(Plan) to; empty: none
+  std::string report_file;  // file to write plan_report's page to, with a sweep over memory; empty: none
+  bool json = false;        // prints the answer as JSON
   Progress progress = [](const std::string&) {};
 };
 
@@ -41,7 +41,7 @@ int run_plan_command(const PlanCommand& command, std::string& output);
 
 // The command line before it is parsed. Must outlive the parsing.
 struct RawPlanCommand {
-  PlanCommand command;  // without what `options` say
+  PlanCommand command;  // settings except those in `options`
   RawPlanOptions options;
 };
 CLI::App* add_plan(CLI::App& app, RawPlanCommand& raw);

@@ -77,7 +77,7 @@ std::uint64_t at(const PlanComparison::Counts& counts, const PlanComparison::Cou
   return found == counts.end() ? 0 : found->second;
 }
 
-// The counts of A with the keys that only B has, as 0.
+// Returns the counts of A, with 0 for the keys that only B has.
 PlanComparison::Counts all_keys(const PlanComparison& comparison) {
   PlanComparison::Counts keys = comparison.a;
   for (const auto& [key, number] : comparison.b) keys.emplace(key, 0);

@@ -23,8 +23,8 @@ struct PlanComparison {
   // Buckets by kind and residency.
   using Counts = std::map<std::pair<TensorKind, Residency>, std::uint64_t>;
   Counts a, b;
-  std::vector<BucketDifference> differences;  // of buckets with the same tensors in both plans, in A's order
-  // Buckets that hold tensors which the other plan groups otherwise.
+  std::vector<BucketDifference> differences;  // buckets with the same tensors in both plans, in A's order
+  // Number of buckets with tensors that the other plan groups differently.
   std::uint64_t only_a = 0;
   std::uint64_t only_b = 0;
 };
@@ -32,7 +32,7 @@ struct PlanComparison {
 // Throws InvalidInput where the plans do not hold the same tensors, each of the same kind.
 PlanComparison compare(const Plan& a, const Plan& b);
 
-// A table; at most 20 buckets, and how many more.
+// Returns a table of at most 20 buckets, and the number of further ones.
 std::string describe(const Plan& a, const Plan& b, const PlanComparison& comparison);
 nlohmann::ordered_json to_json(const Plan& a, const Plan& b, const PlanComparison& comparison);
 

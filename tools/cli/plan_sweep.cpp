@@ -52,7 +52,7 @@ void add_row(Lines& lines, const SweepRow& row) {
             a.tokens == 0 ? "" : grouped(static_cast<std::uint64_t>(a.tokens_per_second())));
 }
 
-// Adds the host budget if the machine's file sets it; more devices may have more of it.
+// Adds the host budget if the machine's file sets it; more devices may have a larger one.
 void add_host_budget(Lines& lines, const std::vector<SweepRow>& rows) {
   if (rows.empty() || !rows.front().answer.host_from_machine) return;
   const auto [least, most] = std::minmax_element(rows.begin(), rows.end(), [](const auto& a, const auto& b) {

@@ -14,8 +14,8 @@ struct Sweep {
   enum class Over : std::uint8_t { memory, batch, devices };
   Over over = Over::memory;
   std::size_t budgets = 12;
-  std::vector<std::int64_t> batches;  // empty: 1, 2, 4, … until one does not fit
-  std::vector<std::int64_t> devices;  // empty: 1, 2, 4, … as many as the machine has
+  std::vector<std::int64_t> batches;  // batch sizes; empty: 1, 2, 4, … until one does not fit
+  std::vector<std::int64_t> devices;  // numbers of devices; empty: 1, 2, 4, … as many as the machine has
 };
 
 // "memory", "memory=N" (2 to 1000), "batch", "batch=1,2,4", "devices", "devices=1,2,4". Throws InvalidInput
@@ -35,17 +35,18 @@ std::vector<SweepRow> sweep_devices(PlanQuestion question, const ModelWords& wor
                                     std::vector<std::int64_t> devices, const Progress& progress);
 
 std::string describe(const std::vector<SweepRow>& rows);
-nlohmann::ordered_json to_json(const std::vector<SweepRow>& rows);  // an array
+nlohmann::ordered_json to_json(const std::vector<SweepRow>& rows);  // returns an array
 
 // `stowage plan --max-model`: the largest GPT of a ladder of sizes (gpt_ladder) that fits.
 struct MaxModel {
-  PlanQuestion question;  // of the largest that fits, or of the smallest size where none does
+  PlanQuestion question;  // question about the largest size that fits, or the smallest size if none fits
   PlanAnswer answer;
-  std::size_t place = 0;  // on the ladder
+  std::size_t place = 0;  // index on the ladder
 };
 
-// Finds it by bisection: if a size fits, all below it on the ladder do. `question` lacks the model and its
-// graph. `plan`: as in answer(). Throws InvalidInput if nothing limits the size.
+// Finds the largest size by bisection: if a size fits, all below it on the ladder do. `question` lacks the
+// model and its graph. `plan` receives the plan, as in answer(). Throws InvalidInput if
+// nothing limits the size.
 MaxModel max_model(PlanQuestion question, const std::vector<GptSize>& ladder, const ModelWords& words,
                    DataType type, const Progress& progress, Plan* plan = nullptr);
 

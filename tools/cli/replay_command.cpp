@@ -24,7 +24,7 @@ constexpr std::size_t iterations_of_lifetimes = 3;
 struct PolicyAnswer {
   std::string policy;
   ReplayResult result;
-  ReplayPeaks peaks;  // those to show
+  ReplayPeaks peaks;  // peaks to show
   double nanoseconds = 0;
 };
 

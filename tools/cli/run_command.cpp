@@ -43,7 +43,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* pending_variable = "STOWAGE_RUN_PENDING";
 
-// Beside the program in an installed tree, else where it was built.
+// Returns the library's path: beside the program in an installed tree, else where it was built.
 std::string injected_library(const char* name) {
   std::error_code error;
   const fs::path program = fs::read_symlink("/proc/self/exe", error);
@@ -55,7 +55,7 @@ std::string injected_library(const char* name) {
         fmt::format("run: {} is neither {} nor {}; build and install Stowage with STOWAGE_CUDA=ON", name,
                     beside.string(), built.string()));
   }
-  // The loader takes a list apart at these.
+  // The loader splits its list of libraries at these characters.
   if (found.string().find_first_of(" :$") != std::string::npos) {
     throw InvalidInput(
         fmt::format("run: the loader takes no path with a space, ':' or '$' in it, such as '{}'; install "
@@ -75,17 +75,17 @@ std::string temporary_folder() {
   return fs::temp_directory_path(error).string();
 }
 
-// Whether a process has the file mapped, so that it will move the lines itself.
+// Returns whether a process has the file mapped, and so will move the lines itself.
 bool has_mapped(int process, const fs::path& file) {
   errno = 0;
   std::ifstream maps(fmt::format("/proc/{}/maps", process));
-  if (!maps) return errno == EACCES;  // a process of another user
+  if (!maps) return errno == EACCES;  // the process belongs to another user
   for (std::string line; std::getline(maps, line);)
     if (line.ends_with(file.native())) return true;
   return false;
 }
 
-// Whether a process has `folder` for its lines: it is of the program, or was started by it.
+// Returns whether a process writes its lines to `folder`: then it is the program, or was started by it.
 bool is_of_program(const fs::path& process, const std::string& folder) {
   std::ifstream file(process / "environ", std::ios::binary);
   const std::string wanted = std::string(pending_variable) + '=' + folder;
@@ -106,9 +106,9 @@ void add_running_processes(const std::string& folder, std::set<int>& running) {
   }
 }
 
-// Returns the processes that go on when the program has ended. A process that is forked while the list is
-// read may be missing from it, and its parent gone at the next reading: the list is read until nothing new
-// is found.
+// Returns the processes that still run when the program has ended. A process that is forked while the list is
+// read may be missing from it, and its parent gone at the next reading: the list is read until
+// nothing new is found.
 std::set<int> running_processes(const std::string& folder) {
   std::set<int> running;
   std::size_t before = 0;
@@ -132,7 +132,7 @@ std::set<int> lasting_processes(const std::string& folder) {
   return running;
 }
 
-// Findings from the files of lines that are not in the record.
+// Findings about lines that are not in the record.
 struct Remains {
   std::set<int> running;        // processes that write their lines themselves
   std::uint64_t unwritten = 0;  // processes that could not write all of their lines
@@ -181,7 +181,8 @@ class RecordFile {
 
   const std::string& path() const { return path_; }
 
-  // The folder for lines that are not in the file yet; "": none can be made, and each is written at once.
+  // The folder for lines that are not in the file yet; "": no folder can be made, and each line
+  // is written at once.
   const std::string& pending() const { return pending_path_; }
 
   void finish() {
@@ -217,7 +218,7 @@ std::uint64_t monotonic_ns() {
   return static_cast<std::uint64_t>(time.tv_sec) * 1'000'000'000U + static_cast<std::uint64_t>(time.tv_nsec);
 }
 
-// The number that a `stowage run` around this one gives its programs; nothing: it gives none.
+// Returns the number that an outer `stowage run` gives its programs in `variable`; nullopt: there is none.
 std::optional<Bytes> outer(const char* variable) {
   const char* const text = std::getenv(variable);
   Bytes value = 0;
@@ -231,7 +232,7 @@ std::optional<Bytes> smaller(std::optional<Bytes> one, std::optional<Bytes> othe
   return one && other ? std::min(one, other) : one ? one : other;
 }
 
-// The command as it holds inside of another `stowage run`, whose limits stay.
+// Returns the command adapted to an outer `stowage run`, whose limits stay.
 RunCommand within_outer(RunCommand command) {
   command.limit = smaller(command.limit, outer("STOWAGE_RUN_LIMIT"));
   command.spill = smaller(command.spill, outer("STOWAGE_RUN_SPILL"));
@@ -276,7 +277,7 @@ void write_report(const RunCommand& command, const RunRecord& record, const Chil
 void print_notes(const RunCommand& command, const RunRecord& record) {
   const std::string nothing = nothing_caught(record);
   if (!nothing.empty()) std::fprintf(stderr, "stowage: %s\n", nothing.c_str());
-  if (nothing.empty() && !records_calls(command)) return;  // nobody asked how many there are
+  if (nothing.empty() && !records_calls(command)) return;  // nobody asked for the number of calls
   const std::string missing = calls_missing(record);
   if (!missing.empty()) std::fprintf(stderr, "stowage: %s\n", missing.c_str());
 }

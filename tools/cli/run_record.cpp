@@ -72,7 +72,7 @@ std::optional<Row> row_of(std::string_view line) {
   return Row{*when, *who, *where, *size, *held, (*found)[event], (*found)[kind], (*found)[detail]};
 }
 
-// A record of a broken or foreign writer must not count below zero.
+// Subtracts without going below zero, since a broken or foreign writer may have written the record.
 void take_away(Bytes& from, Bytes amount) { from -= std::min(from, amount); }
 
 bool count_call(RunKind& kind, const Row& row) {
@@ -114,7 +114,8 @@ void add_spill(RunSpill& spill, const Row& row) {
   hold_spilled(spill, row.time);
 }
 
-// Adds the line of a process's end, or of its first call's end: it held until then what it holds.
+// Adds the line of a process's end, or of its first call's end: what the process holds now it
+// has held until then.
 void add_calls(RunProcess& process, const Row& row) {
   process.has_ended = true;
   process.calls = std::max(process.calls, number_in<std::uint64_t>(row.detail).value_or(0));
@@ -150,7 +151,8 @@ bool add_leaving(std::map<std::string, int>& programs, const Row& row) {
   return true;
 }
 
-// The image that the line is of; "process" is the first line of each. Null: there are too many.
+// Returns the image that the line belongs to; "process" is the first line of each image. Returns null if
+// there are too many images.
 RunProcess* image_of(RunRecord& record, const Row& row) {
   const auto known = record.images.find(row.process);
   const int images = known == record.images.end() ? 0 : known->second;
@@ -206,7 +208,7 @@ void RunCurve::fill_to(std::size_t index) {
 void RunCurve::add(std::uint64_t time_ns, Bytes value) {
   if (empty_) first_ns_ = time_ns;
   empty_ = false;
-  time_ns = std::max(time_ns, last_ns_);  // threads write in the order of their calls' ends
+  time_ns = std::max(time_ns, last_ns_);  // threads write in the order in which their calls end
   last_ns_ = time_ns;
   while (time_ns / step_ns_ >= most_steps) {
     for (std::size_t i = 0; i < largest_.size(); i += 2) {

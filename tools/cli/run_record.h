@@ -13,8 +13,7 @@
 
 namespace stowage {
 
-// The largest value in each stretch of time, all as long, at most 2,048 of them: as time goes on they
-// get longer.
+// The largest value in each of at most 2,048 equal stretches of time, which get longer as time goes on.
 class RunCurve {
  public:
   void add(std::uint64_t time_ns, Bytes value);
@@ -38,14 +37,14 @@ class RunCurve {
 
 struct RunKind {
   std::uint64_t calls = 0, frees = 0, failed = 0, refused = 0;
-  Bytes bytes = 0;  // of all calls
+  Bytes bytes = 0;  // bytes of all calls
   Bytes live = 0, peak = 0;
 };
 
-// Bytes times the time for which they were held.
+// Sum of bytes times the seconds for which they were held.
 class RunHeld {
  public:
-  void add(std::uint64_t time_ns, Bytes value);  // held from this time on
+  void add(std::uint64_t time_ns, Bytes value);  // `value` bytes are held from `time_ns` on
 
   double byte_seconds() const { return byte_seconds_; }
 
@@ -63,10 +62,10 @@ struct RunCard {
 
 // Memory that went to the host in place of the card.
 struct RunSpill {
-  std::uint64_t calls = 0;   // that got host memory
+  std::uint64_t calls = 0;   // calls that got host memory
   std::uint64_t full = 0;    // calls beyond the limit of --spill
   std::uint64_t failed = 0;  // calls for which the driver had no host memory
-  Bytes bytes = 0;           // of all calls
+  Bytes bytes = 0;           // bytes of all calls
   Bytes live = 0, peak = 0;
   RunCurve curve;
   RunHeld held;
@@ -80,13 +79,13 @@ struct RunImage {
   }
 
   int process;
-  int before;  // programs that this process, or an earlier one of its id, ran before
+  int before;  // number of programs that this process, or an earlier one of its id, ran before
 };
 
 struct RunProcess {
   std::string program;
   std::uint64_t calls = 0;
-  bool has_ended = false;  // by itself, or by an exec
+  bool has_ended = false;  // the program ended by itself, or by an exec
   std::map<int, RunCard> cards;
   std::map<std::string, RunKind> kinds;
   RunSpill spill;
@@ -94,23 +93,24 @@ struct RunProcess {
 
 struct RunRecord {
   std::map<RunImage, RunProcess> processes;
-  std::map<int, int> images;          // by process id, how many it has in `processes`
-  std::map<std::string, int> missed;  // functions given out at a version that the interposer does not know
+  std::map<int, int> images;  // by process id: number of its images in `processes`
+  // By function: times given out at a version that the interposer does not know.
+  std::map<std::string, int> missed;
   // Programs that were started in an environment without the libraries, and processes that became a user who
   // cannot write the record; by name, how often.
   std::map<std::string, int> unwatched, unrecorded;
-  std::map<std::string, int> elsewhere;  // programs of a `stowage run` inside, by name
+  std::map<std::string, int> elsewhere;  // programs started by a `stowage run` within this one, by name
   std::uint64_t exports = 0, opens = 0;
-  std::uint64_t not_exported = 0;  // since it was spilled
-  std::uint64_t unreadable = 0;    // lines; a process that crashed may leave the last one unfinished
-  std::set<int> running;           // processes that went on when the record was read
-  std::uint64_t unwritten = 0;     // processes that could not write all of their lines
+  std::uint64_t not_exported = 0;  // allocations that were not exported because they were spilled
+  std::uint64_t unreadable = 0;  // unreadable lines; a process that crashed may leave its last one unfinished
+  std::set<int> running;         // processes still running when the record was read
+  std::uint64_t unwritten = 0;   // processes that could not write all of their lines
 
   std::uint64_t calls() const;
-  std::uint64_t without_end() const;  // images with calls that were killed or crashed
+  std::uint64_t without_end() const;  // number of images with calls that were killed or crashed
 };
 
-// Takes any text: lines that are not of a record count as unreadable.
+// Takes any text: lines that belong to no record count as unreadable.
 RunRecord read_run_record(std::istream& text);
 
 }  // namespace stowage

@@ -14,7 +14,7 @@ namespace {
 
 using report::html_text;
 
-constexpr double width = 960, height = 220;  // of a chart, in pixels
+constexpr double width = 960, height = 220;  // size of a chart, in pixels
 constexpr std::size_t most_processes_shown = 50;
 
 constexpr std::string_view page_style = R"(
@@ -83,7 +83,7 @@ Together together(const RunRecord& record, int device) {
 // Memory of all processes that went to the host in place of the card.
 struct Spilled {
   std::uint64_t calls = 0, full = 0, failed = 0;
-  Bytes bytes = 0, asked = 0;  // `asked`: of all that belongs on a card
+  Bytes bytes = 0, asked = 0;  // `asked`: bytes of all calls for memory that belongs on a card
   double byte_seconds = 0, all_byte_seconds = 0;
   Together sum;
 };
@@ -125,7 +125,8 @@ std::string spilled_text(const Spilled& spilled) {
       exact(spilled.sum.peak));
 }
 
-// Says what is known of the cost. How often a program touches its memory is not known.
+// Returns what is known about the cost of spilling. The number of times a program touches its
+// memory is not known.
 std::string spill_cost(const Spilled& spilled) {
   return fmt::format(
       "{:.3g} GiB s of memory lived across the link, {} of all that the program held of the card and the "
@@ -218,7 +219,7 @@ std::string names_of(const std::map<std::string, int>& programs) {
   return names;
 }
 
-// Lines that tell what the figures do not cover.
+// Returns lines that say what the figures do not cover.
 std::vector<std::string> notes_of(const RunRecord& record) {
   std::vector<std::string> notes;
   for (std::string note : {nothing_caught(record), calls_missing(record)})

@@ -10,15 +10,15 @@
 namespace stowage {
 
 struct RunReport {
-  std::vector<std::string> program;  // and its arguments
+  std::vector<std::string> program;  // the program and its arguments
   std::optional<Bytes> limit, spill;
-  std::string end;  // "exit code 0"
+  std::string end;  // how the program ended: "exit code 0"
 };
 
-// Says in one line why no call was caught; empty if some were.
+// Returns one line that says why no call was caught; empty if some were.
 std::string nothing_caught(const RunRecord& record);
 
-// Says in one line why calls may be missing in the record; empty if all are there.
+// Returns one line that says why calls may be missing in the record; empty if all are there.
 std::string calls_missing(const RunRecord& record);
 
 std::string run_report_text(const RunReport& report, const RunRecord& record);

@@ -55,7 +55,7 @@ int run(int count, char** arguments) {
   add_calibrate(app, calibrate_command);
   std::vector<std::string> words(arguments + 1, arguments + std::max(count, 1));
   raw_run.command.program = cut_program(words);
-  std::reverse(words.begin(), words.end());  // as CLI11 takes them
+  std::reverse(words.begin(), words.end());  // CLI11 takes the words in reverse
   try {
     app.parse(std::move(words));
   } catch (const CLI::ParseError& error) {
@@ -98,7 +98,7 @@ int main(int count, char** arguments) {
   } catch (const InvalidInput& error) {
     return fail(2, error.what());
   } catch (const OutOfMemory& error) {
-    return fail(2, error.what());  // as the trainers have it
+    return fail(2, error.what());  // the trainers' exit code for the same mistake
   } catch (const std::exception& error) {
     if (const auto shortage = shortage_of(error)) return fail(shortage->of_limit ? 2 : 1, shortage->text);
     return fail(1, error.what());

@@ -17,13 +17,13 @@ namespace stowage {
 struct TokensTrainCommand {
   std::string text_file;
   std::int32_t vocabulary_size = 0;
-  std::string output_folder;  // made where it is not there; vocab.json and merges.txt go into it
+  std::string output_folder;  // folder for vocab.json and merges.txt, made if it does not exist
 };
 
 struct TokensEncodeCommand {
   std::string text_file;
-  std::string tokenizer;                // as load_tokenizer takes it, or "bytes"
-  std::optional<ShardVersion> version;  // nothing: the smaller one that holds the vocabulary
+  std::string tokenizer;                // a name that load_tokenizer takes, or "bytes"
+  std::optional<ShardVersion> version;  // nullopt: the smaller version that holds the vocabulary
   std::string output_file;
   std::function<void(const std::string&)> progress = [](const std::string&) {};
 };
@@ -37,7 +37,7 @@ int run_tokens_encode_command(const TokensEncodeCommand& command, std::string& o
 struct RawTokensOptions {
   TokensTrainCommand train;
   TokensEncodeCommand encode;
-  int version = 0;  // 0: not given
+  int version = 0;  // 0: the option is not given
   const CLI::App* train_app = nullptr;
 };
 

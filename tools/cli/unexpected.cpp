@@ -13,7 +13,7 @@
 namespace stowage {
 namespace {
 
-// Letters to add, remove or change (Levenshtein's distance), row by row.
+// Returns the number of letters to add, remove or change (Levenshtein's distance), computed row by row.
 std::size_t changes(const std::string& from, const std::string& to) {
   std::vector<std::size_t> row(to.size() + 1);
   std::iota(row.begin(), row.end(), std::size_t{0});
@@ -28,7 +28,8 @@ std::size_t changes(const std::string& from, const std::string& to) {
   return row.back();
 }
 
-// The first of `app` and the commands named after it that was given a word which it does not know.
+// Returns the first command, of `app` and the commands named after it, that was given a word which it does
+// not know.
 const CLI::App* puzzled(const CLI::App& app) {
   if (!app.remaining().empty()) return &app;
   const std::vector<CLI::App*> named = app.get_subcommands();

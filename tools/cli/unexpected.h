@@ -11,8 +11,8 @@ namespace stowage {
 // are more than half of the word.
 std::string nearest(const std::string& word, const std::vector<std::string>& names);
 
-// The message about the first word that is unknown to `app`, or to the command that the line names. Empty if
-// every word is known. Call it when a parse has failed.
+// Returns the message about the first word that is unknown to `app`, or to the command that the line names.
+// Empty if every word is known. Call it when a parse has failed.
 std::string unexpected_word(const CLI::App& app);
 
 // Throws as WrittenPaths does for the files that the named command writes.

@@ -8,11 +8,11 @@
 namespace stowage {
 namespace {
 
-std::atomic<int> pressed = 0;  // the first signal; other threads look at it too
+std::atomic<int> pressed = 0;  // the first signal; other threads read it too
 static_assert(std::atomic<int>::is_always_lock_free);
 
 void note(int signal) {
-  // The next one of these ends the program.
+  // The next such signal ends the program.
   if (signal == SIGINT || signal == SIGTERM) std::signal(signal, end_by_signal);
   int none = 0;
   pressed.compare_exchange_strong(none, signal);

@@ -15,7 +15,7 @@ std::FILE* terminal_or_null(std::FILE* file);
 // A line that says what is under way, and is gone at the end.
 class ProgressLine {
  public:
-  explicit ProgressLine(std::FILE* terminal) : terminal_(terminal) {}  // nullptr: says nothing
+  explicit ProgressLine(std::FILE* terminal) : terminal_(terminal) {}  // `terminal` nullptr: prints nothing
   ProgressLine(const ProgressLine&) = delete;
   ProgressLine& operator=(const ProgressLine&) = delete;
   ~ProgressLine();

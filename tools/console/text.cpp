@@ -38,7 +38,7 @@ Link parse_link(const std::string& text) {
   try {
     rate = parse_bytes(size);
   } catch (const InvalidInput&) {
-    rate = 0;  // refused below, with what a rate looks like
+    rate = 0;  // refused below, with an example of a rate
   }
   if (rate == 0)
     throw InvalidInput(fmt::format(

@@ -16,13 +16,13 @@ namespace stowage {
 
 // "1,234,567"
 std::string grouped(std::uint64_t number);
-// "1.2 us", "34.5 ms", "1.20 s", "4 min 05 s"
+// Returns a text such as "1.2 us", "34.5 ms", "1.20 s" or "4 min 05 s".
 std::string format_seconds(double seconds);
 // "12.5%" of 0.125
 std::string percent(double share);
-// "12.5%" of `whole`; "0.0%" if that is 0.
+// Returns the part as a percentage of `whole`, such as "12.5%"; "0.0%" if `whole` is 0.
 std::string share(Bytes part, Bytes whole);
-// "84.52 MiB (88627609 bytes)", or "unlimited"
+// Returns a text such as "84.52 MiB (88627609 bytes)", or "unlimited".
 std::string exact(Bytes bytes);
 
 // Returns what `action` returns. Puts `prefix`, such as "--limit: ", before the message of an InvalidInput.
@@ -42,7 +42,7 @@ Bytes parse_limit(const std::string& text);
 // fast as memory. Throws InvalidInput that quotes `text`.
 Link parse_link(const std::string& text);
 
-// A label column, then text.
+// Lines with a column of labels, then text.
 class Lines {
  public:
   template <class... Arguments>

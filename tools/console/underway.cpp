@@ -16,7 +16,8 @@
 namespace stowage {
 namespace {
 
-constexpr std::chrono::milliseconds tick{100};  // between looks at signals, and between rewritten lines
+// Time between checks for signals, and between rewritten lines.
+constexpr std::chrono::milliseconds tick{100};
 
 Mutex undo_mutex;
 std::list<std::function<void()>> undos STOWAGE_GUARDED_BY(undo_mutex);
@@ -24,7 +25,7 @@ Mutex end_mutex;
 std::list<std::function<std::string()>> ends STOWAGE_GUARDED_BY(end_mutex);
 constexpr int ended_code = 1;
 
-// The work is left in its midst: nothing of the process but what is undone here may be touched any more.
+// The work is abandoned midway: only the things undone here may still be touched.
 [[noreturn]] void abandon(const std::string& why, int code) {
   const MutexLock lock(undo_mutex);
   std::fprintf(stderr, "%s%s: %s\n", terminal_columns(stderr) > 0 ? "\r\033[K" : "",
@@ -66,7 +67,7 @@ EndOfWork::~EndOfWork() {
 std::string terminal_line(const UnderwayLine& line, int columns) {
   const std::string share = line.share < 0 ? "" : fmt::format("{:.0f}%, ", 100 * line.share);
   std::string text = fmt::format("{} {}: {}{:.0f} s", line.label, printable(line.what), share, line.seconds);
-  // A line that wraps could not be rewritten.
+  // The line is cut, since a line that wraps could not be rewritten.
   text.resize(std::min(text.size(), static_cast<std::size_t>(std::max(columns - 1, 0))));
   return text;
 }

@@ -3,7 +3,7 @@
 // After a second the user sees it: on a terminal (stderr) as one line that is rewritten, with the seconds so
 // far and the share that is done where that is known; elsewhere as one line on stdout. A signal that asks the
 // run to stop (interrupt.h) ends the program within a fraction of a second, even in the midst of work:
-// `OnAbandon` undoes what it names, and the exit code is 130.
+// `OnAbandon` objects undo their part, and the exit code is 130.
 #pragma once
 
 #include <atomic>
@@ -17,8 +17,8 @@
 
 namespace stowage {
 
-// Calls `undo` where the program is abandoned as long as this lives. `undo` runs on another thread than the
-// work, which goes on meanwhile and never comes to its end: it must leave alone what that work uses.
+// Calls `undo` if the program is abandoned while this object lives. `undo` runs on another thread than the
+// work, which still runs meanwhile and never ends, so `undo` must leave alone everything that the work uses.
 class OnAbandon {
  public:
   explicit OnAbandon(std::function<void()> undo);
@@ -46,22 +46,22 @@ class EndOfWork {
 struct UnderwayLine {
   std::string label;   // "planning"
   std::string what;    // "1,204 operations"
-  double seconds = 0;  // so far
-  double share = -1;   // of the work that is done, 0 to 1; negative: not known
+  double seconds = 0;  // seconds passed so far
+  double share = -1;   // part of the work that is done, 0 to 1; negative: not known
 };
-// "planning 1,204 operations: 45%, 3 s", cut to a terminal's columns.
+// Returns a line such as "planning 1,204 operations: 45%, 3 s", cut to a terminal's columns.
 std::string terminal_line(const UnderwayLine& line, int columns);
-// "planning      1,204 operations\n", in the columns of the table that follows.
+// Returns a line such as "planning 1,204 operations\n", in the columns of the table that follows.
 std::string plain_line(const UnderwayLine& line);
 
 class Underway {
  public:
   Underway(std::string label, std::string what, std::chrono::milliseconds patience = std::chrono::seconds(1));
-  ~Underway();  // takes the terminal's line away
+  ~Underway();  // removes the line from the terminal
   Underway(const Underway&) = delete;
   Underway& operator=(const Underway&) = delete;
 
-  // How much is done, 0 to 1. Any thread.
+  // Sets how much of the work is done, 0 to 1. Any thread.
   void progress(double share) { share_ = share; }
 
  private:
@@ -71,11 +71,11 @@ class Underway {
   UnderwayLine line_;
   const std::chrono::milliseconds patience_;
   std::atomic<double> share_ = -1;
-  bool shown_ = false;  // the watcher's until it has ended
+  bool shown_ = false;  // used by the watcher alone until it has ended
   Mutex mutex_;
   CondVar changed_;
   bool over_ STOWAGE_GUARDED_BY(mutex_) = false;
-  std::thread watcher_;  // the last member: it uses the others
+  std::thread watcher_;  // the last member, since the thread uses the others
 };
 
 }  // namespace stowage

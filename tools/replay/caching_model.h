@@ -29,9 +29,9 @@ class CachingModel : public AllocatorModel {
 
  private:
   std::unique_ptr<SimulatedDevice> device_;
-  std::vector<Lane> lanes_;  // by stream
+  std::vector<Lane> lanes_;  // lane of each stream
   std::unique_ptr<CachingAllocator> allocator_;
-  std::vector<void*> live_;  // by id
+  std::vector<void*> live_;  // address of each id
   mutable bool is_warm_;
 };
 

@@ -12,7 +12,7 @@ namespace {
 class Draws {
  public:
   explicit Draws(std::uint64_t seed) : state_(seed * 0xd1342543de82ef95U + 1) {}
-  // In [low, high].
+  // Returns a number in [low, high].
   std::uint64_t between(std::uint64_t low, std::uint64_t high) {
     state_ += 0x9e3779b97f4a7c15U;
     std::uint64_t value = state_;
@@ -42,7 +42,7 @@ void add_long_lived(Draws& draws, std::int64_t end, Items& items) {
         {time_of(draws.between(0, early)), end - time_of(draws.between(0, early)), draws.bytes(16, 26)});
 }
 
-// Grows by a quarter to the double, and moves each time.
+// Adds buffers that grow by 25 to 100 % at a time, and move each time.
 void add_growing(Draws& draws, std::int64_t end, Items& items) {
   const std::uint64_t count = draws.between(2, 8);
   for (std::uint64_t i = 0; i < count; ++i) {
@@ -50,7 +50,7 @@ void add_growing(Draws& draws, std::int64_t end, Items& items) {
     std::int64_t at = time_of(draws.between(0, static_cast<std::uint64_t>(end / 4)));
     while (at < end && bytes < 128_MiB) {
       const std::int64_t next = at + time_of(draws.between(20, 200));
-      items.push_back({at, std::min(next + 1, end), bytes});  // the old one is there while it is copied
+      items.push_back({at, std::min(next + 1, end), bytes});  // the old buffer lives while it is copied
       bytes += bytes * draws.between(1, 4) / 4;
       at = next;
     }
@@ -65,7 +65,7 @@ void add_short(Draws& draws, std::int64_t end, Items& items) {
   }
 }
 
-// Programs, as they go along. Sizes are drawn so that each power of two is as likely as another.
+// Traces of whole programs. Sizes are drawn so that each power of two is as likely as another.
 class Program {
  public:
   explicit Program(std::uint64_t seed) : draws_(seed) {}

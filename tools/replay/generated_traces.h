@@ -27,10 +27,10 @@ std::vector<PlacementItem> generated_lifetimes(std::uint64_t seed);
 
 struct NamedTrace {
   std::string name;
-  AllocationTrace trace;  // all is freed at its end
+  AllocationTrace trace;  // all blocks are freed at its end
 };
 
-// Programs that go along: long-lived blocks among short ones, growing ones among short ones, training steps
+// Traces of whole programs: long-lived blocks among short ones, growing ones among short ones, training steps
 // of varied length. 1 to 2 GB live at most.
 std::vector<NamedTrace> generated_programs(std::uint64_t seed);
 
@@ -38,7 +38,7 @@ std::vector<NamedTrace> generated_programs(std::uint64_t seed);
 // all at once, a buffer that grows by a MiB at a time, and slivers of 4 KiB that stay when the blocks between
 // them are gone.
 std::vector<NamedTrace> patterned_programs(std::uint64_t seed);
-std::vector<NamedTrace> large_queues(std::uint64_t seed);  // one, of 100 blocks of 1 to 20 MB
+std::vector<NamedTrace> large_queues(std::uint64_t seed);  // one trace: a queue of 100 blocks of 1 to 20 MB
 
 // Programs that fragment every allocator which does not move blocks: few survivors scattered over phases of
 // other sizes, and small blocks whose lives are all random.

@@ -8,10 +8,10 @@
 
 namespace stowage {
 
-// Parameters and optimizer state, which are there before the first step and stay.
+// Returns whether the tensor is a parameter or optimizer state, which exists before the first step and stays.
 bool stays(const Tensor& tensor);
 
-// Hears of a step's tensors and ops in their order.
+// Is called for a step's tensors and ops, in their order.
 class StepListener {
  public:
   StepListener() = default;
@@ -20,7 +20,7 @@ class StepListener {
   virtual ~StepListener() = default;
   virtual void allocate(TensorId tensor) = 0;
   virtual void free(TensorId tensor) = 0;
-  virtual void run(const Op& /*op*/) {}  // all of its tensors are there, but for those that stay
+  virtual void run(const Op& /*op*/) {}  // the op's tensors are allocated; those that stay are not announced
 };
 
 // Inputs are allocated first, every other tensor before the op that writes it first, and freed after the op

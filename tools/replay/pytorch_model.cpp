@@ -95,8 +95,8 @@ PytorchModel::Block* PytorchModel::new_block(const Block& block) {
 }
 
 // get_free_block: the smallest that is large enough, of those the lowest. A block that could grow into
-// unmapped addresses behind it counts as that much larger: the search goes on as long as the next would be
-// smaller so.
+// unmapped addresses behind it counts as larger by these: the search goes on as long as the next block would
+// be smaller by this count.
 PytorchModel::Block* PytorchModel::take_free(Pool& pool, Bytes bytes, std::uint32_t stream) {
   Block key;
   key.bytes = bytes;
@@ -152,8 +152,8 @@ PytorchModel::Block* PytorchModel::take_expanded(Pool& pool, Bytes bytes, std::u
   return block;
 }
 
-// find_expandable_block: the lowest unmapped addresses that, with what is free around them, are enough; a new
-// range where there are none.
+// find_expandable_block: returns the lowest unmapped addresses that suffice together with the free bytes
+// around them; a new range if there are none.
 PytorchModel::Block* PytorchModel::find_expandable(Pool& pool, Bytes bytes, std::uint32_t stream) {
   const auto is_enough = [&](const Block* block) {
     Bytes together = 0;
@@ -227,7 +227,7 @@ void PytorchModel::merge(Block* block, Block* neighbour) {
   drop(neighbour);
 }
 
-// map_block: maps whole pages from the block's address on, where a page begins. Returns false if they do
+// map_block: maps whole pages from the block's address on, where a page begins. Returns false if the pages do
 // not fit.
 bool PytorchModel::map(Block* block, Bytes bytes) {
   const Bytes mapped = round_up(bytes, block->pool->page_bytes());
@@ -292,7 +292,7 @@ void PytorchModel::release_segment(Block* block) {
   drop(block);
 }
 
-// 0: there are no addresses left.
+// Returns 0 if there are no addresses left.
 std::uint64_t PytorchModel::new_range(Bytes bytes) {
   if (bytes > last_address - next_address_) return 0;
   const std::uint64_t address = next_address_;

@@ -20,7 +20,7 @@ namespace stowage {
 
 struct PytorchOptions {
   bool expandable = false;
-  Bytes limit = std::numeric_limits<Bytes>::max();  // of the device
+  Bytes limit = std::numeric_limits<Bytes>::max();  // memory limit of the device
 };
 
 class PytorchModel : public AllocatorModel {
@@ -39,7 +39,7 @@ class PytorchModel : public AllocatorModel {
     Bytes bytes = 0;
     std::uint32_t stream = 0;
     bool allocated = false;
-    bool mapped = true;         // always, but in expandable segments
+    bool mapped = true;         // always true outside of expandable segments
     std::uint64_t segment = 0;  // address of its expandable segment
     Pool* pool = nullptr;
     Block* before = nullptr;  // neighbours in the segment
@@ -79,9 +79,9 @@ class PytorchModel : public AllocatorModel {
 
   PytorchOptions options_;
   Pool small_{true, {}, {}}, large_{false, {}, {}};
-  std::deque<Block> blocks_;    // their storage
-  std::vector<Block*> unused_;  // of it
-  std::vector<Block*> live_;    // by id
+  std::deque<Block> blocks_;    // storage of all blocks
+  std::vector<Block*> unused_;  // blocks of that storage without a use
+  std::vector<Block*> live_;    // live block of each id
   std::uint64_t next_address_ = Bytes{1} << 30U;
   Bytes reserved_ = 0;
 };

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::size_t operations_to_time = 300'000;
 constexpr std::size_t most_rounds = 50;
-constexpr std::chrono::milliseconds most_time{500};  // before the last round, plans included
+constexpr std::chrono::milliseconds most_time{500};  // time before the last round, plans included
 
 void play(const TraceOperation& operation, AllocatorModel& model) {
   if (operation.kind == TraceKind::free) {

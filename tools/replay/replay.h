@@ -18,35 +18,35 @@ class AllocatorModel {
   AllocatorModel& operator=(const AllocatorModel&) = delete;
   virtual ~AllocatorModel() = default;
 
-  // Ids as in a trace. Returns where the bytes are: those of two live allocations never overlap. Throws
-  // OutOfMemory, and then nothing is allocated.
+  // Ids are those of the trace. Returns the address of the bytes, which overlap with no other live
+  // allocation. Throws OutOfMemory, and then nothing is allocated.
   virtual std::uint64_t allocate(AllocationId id, Bytes bytes, std::uint32_t stream) = 0;
   virtual void free(AllocationId id) = 0;
   virtual void begin_iteration() {}
 
-  // Returns the bytes that it holds of the device.
+  // Returns the bytes that the allocator holds of the device.
   virtual Bytes reserved_bytes() const = 0;
   // Gives back memory that nothing uses, as far as it can.
   virtual void release_cached() = 0;
-  // False as long as it only learns, and peaks do not say yet what it can do.
+  // Returns false while the allocator is still learning, so that its peaks do not count yet.
   virtual bool is_warm() const { return true; }
 };
 
 struct ReplayPeaks {
   std::uint64_t operations = 0;
-  Bytes live_bytes = 0;      // most, as they were asked for
-  Bytes reserved_bytes = 0;  // most, of the device
+  Bytes live_bytes = 0;      // most live bytes, as they were asked for
+  Bytes reserved_bytes = 0;  // most device bytes that the allocator held
 
-  // Reserved over live; 0 where nothing was live.
+  // Returns reserved over live bytes; 0 if nothing was live.
   double ratio() const;
 };
 
 struct ReplayResult {
-  ReplayPeaks first;  // the first iteration, with what comes before it; all where there are no iterations
-  ReplayPeaks warm;   // from the operation on before which the allocator was warm; nothing where it never was
+  ReplayPeaks first;  // the first iteration and all before it; without iterations the whole trace
+  ReplayPeaks warm;   // operations since the allocator was warm; empty if it never was
   ReplayPeaks all;
-  bool out_of_memory = false;  // everything up to there
-  std::string error;           // of it
+  bool out_of_memory = false;  // the trace ended early, and the peaks are those up to there
+  std::string error;           // message of the out-of-memory error
 };
 
 // Throws what the model throws, but not OutOfMemory.

@@ -10,7 +10,7 @@
 namespace stowage::report {
 namespace {
 
-constexpr double longest_seconds = 1e9;  // nanoseconds of it still are exact in 64 bits
+constexpr double longest_seconds = 1e9;  // times up to this are still exact to a nanosecond in 64 bits
 
 template <class... Arguments>
 void require(bool holds, fmt::format_string<Arguments...> text, Arguments&&... arguments) {

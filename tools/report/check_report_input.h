@@ -17,10 +17,10 @@ void require_curve(const std::vector<CurvePoint>& curve);
 // Throws InvalidInput unless the timeline's times are finite and not absurd.
 void require_times(const Timeline& timeline);
 
-// Instructions of the compute lane: launches and recomputes.
+// Returns the number of the plan's positions: its instructions on the compute and peer lanes.
 Position positions_of(const Plan& plan);
 
-// Throws InvalidInput for a column whose steps or values are not in order, or not finite, or do not follow on
+// Throws InvalidInput for a column whose steps or values are not in order, or not finite, or do not follow
 // the column before, and for a logarithmic chart with values that have no logarithm.
 void require_run(const RunHistory& run);
 

@@ -54,7 +54,7 @@ std::string script_json(const json& value) {
   std::string out;
   out.reserve(ascii.size());
   for (const char c : ascii) {
-    // Outside of strings JSON has none of these.
+    // Outside of strings JSON has none of these characters.
     if (c == '<' || c == '>' || c == '&' || c == '\'')
       out += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
     else

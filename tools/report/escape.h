@@ -7,11 +7,12 @@
 
 namespace stowage::report {
 
-// Escapes `text` for HTML text and quoted attributes. Control characters and what reverses the direction of
-// text are spelled out ("\u202e"), invalid UTF-8 becomes U+FFFD.
+// Escapes `text` for HTML text and quoted attributes. Control characters and characters that reverse the
+// direction of text are spelled out ("\u202e"), invalid UTF-8 becomes U+FFFD.
 std::string html_text(std::string_view text);
 
-// JSON in ASCII without '<', '>', '&' or quotes of HTML's: safe inside a script element of any type.
+// Returns JSON in ASCII without '<', '>', '&' or HTML's quotes, so that it is safe inside a script element of
+// any type.
 std::string script_json(const nlohmann::json& value);
 
 }  // namespace stowage::report

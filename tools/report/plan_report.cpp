@@ -16,7 +16,7 @@ namespace {
 
 using Slot = std::pair<std::string_view, std::string_view>;
 
-// Puts each slot's text in its place, in one pass: text that looks like a slot stays what it is.
+// Puts each slot's text in its place, in one pass: text that looks like a slot stays as it is.
 template <std::size_t N>
 std::string filled(std::string_view page, const std::array<Slot, N>& slots) {
   std::string out;

@@ -11,7 +11,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::size_t tensors_named = 6;  // of one bucket
+constexpr std::size_t tensors_named = 6;  // tensors of a bucket that are named
 
 class StringTable {
  public:
@@ -46,7 +46,7 @@ json names() {
 }
 
 struct Transfers {
-  std::vector<int> prefetches;  // by bucket
+  std::vector<int> prefetches;  // number of prefetches of each bucket
   std::vector<int> offloads;
 };
 

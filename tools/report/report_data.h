@@ -10,7 +10,7 @@
 namespace stowage::report {
 
 // The files of tools/report/page, as CMake embeds them.
-extern const std::string_view page_html;  // with {{slots}} for what plan_report fills in
+extern const std::string_view page_html;  // the page, with {{slots}} that plan_report fills in
 extern const std::string_view page_style;
 extern const std::string_view page_script;  // all of the page's scripts, in order
 
@@ -51,7 +51,7 @@ std::string run_html(const RunHistory& run);
 // Returns a line on how the step ends up: "fits", or which budget it breaks.
 std::string verdict_html(const Plan& plan, const Machine& machine, const Budget& budget);
 
-// "245 ms", "1.32 s": for people.
+// Returns a text for people such as "245 ms" or "1.32 s".
 std::string seconds_text(double seconds);
 
 }  // namespace stowage::report

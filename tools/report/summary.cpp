@@ -10,7 +10,7 @@
 namespace stowage::report {
 namespace {
 
-// A titled list of labels and values, which it escapes.
+// Adds a titled list of labels and values, all escaped.
 class Group {
  public:
   explicit Group(std::string_view title)

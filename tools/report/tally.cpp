@@ -13,7 +13,7 @@ void add_to(Tally& tally, Bytes bytes) {
   tally.bytes += bytes;
 }
 
-// Activations that a forward op writes and a backward op reads.
+// Returns the activations that a forward op writes and a backward op reads.
 std::vector<bool> saved_for_backward(const Graph& graph) {
   std::vector<bool> forward(graph.tensors.size(), false);
   std::vector<bool> saved(graph.tensors.size(), false);

@@ -1,4 +1,4 @@
-// Counts of what a plan keeps where.
+// Counts, by place and kind, of the tensors and buckets of a plan.
 #pragma once
 
 #include <cstdint>
@@ -18,9 +18,9 @@ struct PlanTally {
   Tally optimizer_host, optimizer_device;  // buckets of optimizer state
   Tally kept, recomputed, offloaded;       // tensors that backward needs from forward
   Tally speculated;                        // updates before the gate, with the bytes of their undo records
-  std::uint64_t host_updates = 0;          // all on the host
-  std::uint64_t in_backward = 0;           // of them before the gate, for good
-  Bytes ring = 0;                          // the gradient ring
+  std::uint64_t host_updates = 0;          // number of updates on the host
+  std::uint64_t in_backward = 0;           // number of host updates made before the gate, for good
+  Bytes ring = 0;                          // bytes of the gradient ring
 };
 PlanTally tally(const Graph& graph, const Plan& plan);
 
@@ -28,22 +28,22 @@ PlanTally tally(const Graph& graph, const Plan& plan);
 struct HostTally {
   Bytes weights = 0;  // parameters, and the state that makes master weights of them
   Bytes moments = 0, gradients = 0, undo = 0, inputs = 0;
-  Bytes activations = 0;  // with the parts of the norm
+  Bytes activations = 0;  // activations and the parts of the norm
   Bytes total() const { return weights + moments + gradients + undo + activations + inputs; }
 };
 HostTally host_tally(const Graph& graph, const Plan& plan);
-// "14.02 bytes a parameter: weights 4.00, moments 8.00, gradients 2.00, undo records 0.00, activations 0.02,
-// inputs 0.00"
+// Returns a text such as "14.02 bytes a parameter: weights 4.00, moments 8.00, gradients 2.00, undo records
+// 0.00, activations 0.02, inputs 0.00"
 std::string host_text(const HostTally& tally, std::uint64_t parameters);
 
-// "3 of 4 on the host begin before the gate; undo records 12.50 MiB", "3 of 4 on the host are made in
-// backward, for good; their gradients take turns in 12.50 MiB", or "4 on the host".
+// Returns a text such as "3 of 4 on the host begin before the gate; undo records 12.50 MiB", "3 of 4 on the
+// host are made in backward, for good; their gradients take turns in 12.50 MiB", or "4 on the host".
 std::string updates_text(const PlanTally& tally);
 
-// "4 (12.50 MiB)"
+// Returns count and bytes, such as "4 (12.50 MiB)".
 std::string text(const Tally& tally);
 
-// Elements of all parameters: of one rank of several, those that it gathers from all.
+// Elements of all parameters; on one of several ranks, elements of the whole parameters that it gathers.
 struct ParameterCount {
   std::uint64_t all = 0, trained = 0;
 };
@@ -53,9 +53,9 @@ ParameterCount parameter_count(const Graph& graph);
 // without others.
 Bytes peer_bytes(const Graph& graph, const Plan& plan);
 
-// "4 micro-batches in 2 gradient groups", or "4 micro-batches" where there is one group.
+// Returns "4 micro-batches in 2 gradient groups", or "4 micro-batches" for one group.
 std::string micro_batches_text(const Graph& graph);
-// "4 micro-batches, each half-block for all of them (layer_major)".
+// Returns a text such as "4 micro-batches, each half-block for all of them (layer_major)".
 std::string micro_batches_text(const Graph& graph, MicroBatchOrder order);
 
 }  // namespace stowage

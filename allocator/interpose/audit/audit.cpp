@@ -1,6 +1,6 @@
-// The loader's auditor (rtld-audit(7)): whatever is bound to a function of libcuda that libstowage_preload.so
-// replaces is bound to the replacement, however it is looked up. That catches libraries opened with
-// RTLD_DEEPBIND, which look into what they are linked with before anything preloaded.
+// The loader's auditor (rtld-audit(7)): a reference to a function of libcuda that libstowage_preload.so
+// replaces is bound to the replacement, however it is looked up. The auditor catches libraries opened with
+// RTLD_DEEPBIND, which search the libraries that they are linked with before preloaded ones.
 //
 // It lives in a namespace of the loader's own and uses no library at all, not even libc's.
 #include <elf.h>
@@ -48,13 +48,14 @@ bool has_soname(const link_map* object, const char* name) {
   return false;
 }
 
-// Symbols in the table, from the old-style hash that the library is linked with.
+// Returns the number of symbols in the table, read from the old-style hash table that the
+// library is linked with.
 std::uint32_t symbol_count(const link_map* object) {
   const auto hash = dynamic_address(object, DT_HASH);
   return hash == 0 ? 0 : at<std::uint32_t>(hash)[1];
 }
 
-// The address of what the library exports as `name`; 0 where it exports no such function.
+// Returns the address of the function that the library exports as `name`; 0 if there is none.
 ElfW(Addr) exported(const link_map* object, const char* name) {
   const auto* const symbols = at<ElfW(Sym)>(dynamic_address(object, DT_SYMTAB));
   const char* const strings = at<char>(dynamic_address(object, DT_STRTAB));
@@ -68,7 +69,7 @@ ElfW(Addr) exported(const link_map* object, const char* name) {
   return 0;
 }
 
-// Cookies: who an object is.
+// Cookies, by which the loader names objects to this auditor.
 enum : std::uintptr_t { other, driver, replacer };
 
 }  // namespace
@@ -91,7 +92,7 @@ unsigned la_objopen(link_map* object, Lmid_t space, std::uintptr_t* cookie) {
 std::uintptr_t la_symbind64(ElfW(Sym) * symbol, unsigned, std::uintptr_t* from, std::uintptr_t* to, unsigned*,
                             const char* name) {
   const link_map* const object = replacing.load(std::memory_order_acquire);
-  // The replacements themselves, and the driver, mean the driver's functions.
+  // References in the replacements themselves, and in the driver, keep the driver's functions.
   if (object == nullptr || *from != other || *to != driver) return symbol->st_value;
   const ElfW(Addr) address = exported(object, name);
   return address == 0 ? symbol->st_value : address;

@@ -17,7 +17,7 @@ struct Use {
 struct Pause {
   std::vector<TensorId> groups;
   OpId after = no_id, before = no_id;  // the ops of the two uses
-  OpId writer = no_id;                 // of the bytes as they are in the pause
+  OpId writer = no_id;                 // the op that wrote the bytes as they are in the pause
   Bytes bytes = 0;
 };
 
@@ -78,7 +78,7 @@ class ActivationDecisions {
 
   // Adds the decisions of a step of one micro-batch. In a pause with a row within it a group stays, comes in
   // once more, or is made once more; the cost counts in the phase in which the group is away for the last
-  // time. It is away before the turn, behind it, or at it.
+  // time. A group is away before the turn, behind it, or at it.
   void add_pauses() {
     std::map<TensorId, std::vector<Use>> uses;
     for (OpId op = 0; op < graph_.ops.size(); ++op) {
@@ -94,7 +94,7 @@ class ActivationDecisions {
       for (std::size_t i = 0; i + 1 < of.size(); ++i) {
         if (of[i].writes) writer = of[i].op;
         const auto [first, last] = rows_between(of[i].op, of[i + 1].op);
-        // The time at which the peer lane runs an op is not known.
+        // The bound knows no time at which the peer lane runs an op.
         if (first == last || rows_.is_peer(of[i].op) || rows_.is_peer(of[i + 1].op)) continue;
         Pause& pause = pauses[{writer, rows_.in_front(of[i].op), rows_.in_front(of[i + 1].op), first, last}];
         pause.groups.push_back(id);
@@ -173,7 +173,7 @@ class ActivationDecisions {
       costs_.add_out(pause.bytes, before.front);
       costs_.add_in(pause.bytes, before.front);
       if (ShareCost& cost = option(from_turn); counts) costs_.add_op(pause.writer, cost.front);
-      ShareCost& behind = across(until_turn);  // its copy may have left before the turn
+      ShareCost& behind = across(until_turn);  // the copy may have left before the turn
       costs_.add_out(pause.bytes, behind.front);
       costs_.add_in(pause.bytes, behind.back);
       ShareCost& all_behind = across(until_turn);
@@ -229,9 +229,9 @@ class ActivationDecisions {
   std::vector<ShareDecision> decisions_;
   std::vector<OpId> producer_;              // by tensor: the forward op that makes it
   std::vector<int> readers_;                // by tensor: the number of forward ops that read it
-  std::vector<std::uint8_t> in_item_;       // by group
+  std::vector<std::uint8_t> in_item_;       // 1 for groups in an item
   std::vector<std::uint8_t> read_in_back_;  // by group: an op behind the turn reads it
-  std::vector<std::uint8_t> makes_item_;    // by op
+  std::vector<std::uint8_t> makes_item_;    // 1 for ops that make an item
 };
 
 }  // namespace

@@ -54,7 +54,8 @@ class ProgramBuilder {
   // needs a result from there, else in the front if an op of the compute lane there needs its result,
   // else in neither.
   void add_peer_ops(ShareCost& fixed) const {
-    std::vector<std::uint8_t> front(graph_.tensors.size(), 0), back(graph_.tensors.size(), 0);  // by tensor
+    // 1: read in the front; made in the back.
+    std::vector<std::uint8_t> front(graph_.tensors.size(), 0), back(graph_.tensors.size(), 0);
     for (OpId op = 0; op < graph_.ops.size(); ++op) {
       if (graph_.op(op).phase == Phase::update) continue;
       const std::vector<TensorId>& reads = graph_.op(op).reads;

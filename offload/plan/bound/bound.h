@@ -13,7 +13,7 @@ struct StepBound {
 };
 
 // Returns a lower bound on the step time of all plans that run the program's order and update each parameter
-// where its optimizer state lives. It counts only what every such plan must do:
+// where its optimizer state lives. The bound counts only what every such plan must do:
 // - Each op runs once.
 // - A parameter may be resident with its state. Otherwise it comes in for forward and, unless it is held,
 //   again for backward; its gradient goes out in backward; and the host updates it, late (before forward

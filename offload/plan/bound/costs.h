@@ -8,11 +8,11 @@
 
 namespace stowage {
 
-// How the two directions of the link count. On some machines they slow each other, and peers' bytes may slow
-// both (machine.h). Either of the two bounds may be the higher one.
+// How the two directions of the link count. On some machines the two directions slow each other, and peers'
+// bytes may slow both (machine.h). Either of the two bounds may be the higher one.
 enum class BoundLinks : std::uint8_t {
-  apart,   // each direction alone, as if all other lanes stood still
-  shared,  // each with a part of the other lanes' time added; less of a link's time then counts as idle
+  apart,   // counts each direction alone, as if all other lanes stood still
+  shared,  // adds to each a part of the other lanes' time; less of a link's time then counts as idle
 };
 
 class BoundCosts {
@@ -31,7 +31,7 @@ class BoundCosts {
   // Transfers in: a transfer that moves bytes while the op runs brings none of its operands (the op has
   // waited for its inputs, and its outputs are not brought in), and its first use is a later op. When the op
   // ends, all bytes of such transfers are therefore taken at once, beside the operands. Their sum is at most
-  // the budget less the operands, and so are the parts of them that moved while the op ran.
+  // the budget less the operands, and so is the sum of the bytes that moved while the op ran.
   //
   // Transfers out: a value that leaves while the op runs was used before, and its bytes are given back after
   // the transfer, so all of them are taken when the op begins. The op does not write it, in place or not. (A

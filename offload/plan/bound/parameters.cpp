@@ -9,14 +9,14 @@ namespace {
 // A parameter with its state, its gradient and its update.
 struct Parameter {
   Bytes bytes = 0, state_bytes = 0;
-  Bytes gradient_bytes = 0;            // of the gradient if it is made behind the turn, else 0
-  Bytes gate_bytes = 0;                // of the gradient, wherever it is made
-  Bytes undo_bytes = 0;                // of its undo record, if its update is early
-  double host_update = 0, update = 0;  // seconds
-  double early_update = 0;             // seconds on the host; meaningful if can_be_early
+  Bytes gradient_bytes = 0;            // bytes of the gradient if it is made behind the turn, else 0
+  Bytes gate_bytes = 0;                // bytes of the gradient, wherever it is made
+  Bytes undo_bytes = 0;                // bytes of the undo record, if the update is early
+  double host_update = 0, update = 0;  // seconds of a host update, and of one on the device
+  double early_update = 0;             // seconds of an early update on the host; meaningful if can_be_early
   bool can_be_early = true;
-  bool in_front = false, in_back = false;  // whether ops there read it
-  OpId first = no_id, last = no_id;        // ops that read it
+  bool in_front = false, in_back = false;  // some op of the front (back) reads the parameter
+  OpId first = no_id, last = no_id;        // the first and last op that read the parameter
   OpId gradient_op = no_id;                // the op that makes the final gradient
   TensorId gradient = no_id;
 };
@@ -122,8 +122,8 @@ class ParameterDecisions {
     return {{streamed, held}, 1};
   }
 
-  // Adds an early update. With a gradient that is made before the turn it may have ended by then, so
-  // it counts nowhere.
+  // Adds an early update. An update whose gradient is made before the turn may have ended by then, so it
+  // counts nowhere.
   void add_early_update(TensorId id, const Parameter& parameter, ShareCost& cost) const {
     if (parameter.gradient_bytes == 0) return;
     cost.back[share_host] += parameter.early_update;

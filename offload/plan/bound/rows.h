@@ -14,7 +14,7 @@ namespace stowage {
 // gate, where each resident parameter has its gradient beside it. With one micro-batch these ops are the op
 // with most operand bytes in each of most_bound_windows equal parts of the program, and the largest op of the
 // unit in which forward turns into backward. With several micro-batches, whose order is the planner's choice,
-// they are the latter and the largest op of all.
+// they are the largest op of the turn's unit and the largest op of all.
 inline constexpr std::size_t most_bound_windows = 16;
 
 class BoundRows {
@@ -25,14 +25,14 @@ class BoundRows {
   // Device memory while `op` runs; no_id: at the gate.
   struct Row {
     OpId op = no_id;
-    std::vector<TensorId> operands;  // alias groups, sorted
+    std::vector<TensorId> operands;  // alias groups of the op's operands, sorted
   };
 
   const Problem& problem() const { return problem_; }
   const Graph& graph() const { return graph_; }
   // Returns the largest op of the unit in which forward turns into backward.
   OpId turn() const { return turn_; }
-  const std::vector<Row>& all() const { return rows_; }  // in program order; the last is the gate
+  const std::vector<Row>& all() const { return rows_; }  // rows in program order; the last is the gate
   // Returns whether program order is the plan's order.
   bool ordered() const { return graph_.micro_batches == 1; }
   // Returns whether the op runs before the instant of the turn: the end of the turn's op if that is a forward
@@ -44,7 +44,8 @@ class BoundRows {
     return std::binary_search(row.operands.begin(), row.operands.end(), group_of(id));
   }
   TensorId group_of(TensorId id) const { return problem_.analysis.group[id]; }
-  std::vector<TensorId> groups(std::vector<TensorId> ids) const;  // each once, sorted
+  // Returns the alias groups of `ids`, each once, sorted.
+  std::vector<TensorId> groups(std::vector<TensorId> ids) const;
   std::vector<TensorId> operands(OpId op) const;
   double bytes_of(const std::vector<TensorId>& ids) const;
   double operand_bytes(OpId op) const { return op == no_id ? 0 : bytes_of(operands(op)); }

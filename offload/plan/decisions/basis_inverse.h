@@ -24,7 +24,7 @@ class BasisInverse {
   void eliminate(std::size_t number);
 
   std::size_t rows_ = 0;
-  std::vector<double> entries_;  // column by column
+  std::vector<double> entries_;  // entries, column by column
 };
 
 }  // namespace stowage

@@ -124,7 +124,7 @@ void DecisionClasses::add_own(OpId op, double seconds) {
   if (times_.lane_of(op) == share_compute) cuts_.add_op(op, front, seconds, fixed_);
 }
 
-// Finds the cost of the graph's own ops, and the seconds of each parameter bucket's updates.
+// Computes the cost of the graph's own ops, and the seconds of each parameter bucket's updates.
 void DecisionClasses::find_fixed() {
   const Graph& graph = *problem_.graph;
   host_update_.assign(problem_.layout.buckets.size(), 0);

@@ -36,7 +36,7 @@ class DecisionClasses {
   // Members whose options cost the same time, and the same memory in each row. Prices are those of
   // the first member.
   struct Class {
-    std::vector<ShareCost> options;  // seconds and bytes; memory: the rows of device memory, then host bytes
+    std::vector<ShareCost> options;    // cost of each option; its memory rows: device memory, then host bytes
     std::vector<std::uint8_t> levels;  // by option: its LoadChoice, perhaps | speculated, or ActivationChoice
     std::vector<Member> members;
     std::size_t kind = 0;  // equal for classes that differ in device memory alone
@@ -89,8 +89,8 @@ class DecisionClasses {
   const OpTimes times_;
   const OpTimes::Remakes remakes_;
   // Uniform steps by number. In steps 0 to 4 each bucket has the LoadChoice of that number, if it can, and
-  // each item that can be recomputed is. In steps 5, 6 and 7 all items are spilled, offloaded, kept. In step
-  // 8 each value that may be remade is, and the others are kept.
+  // each item that can be recomputed is recomputed. In step 5 all items are spilled, in step 6 offloaded, in
+  // step 7 kept. In step 8 each value that may be remade is remade, and the others are kept.
   StepMemory memory_;
   Bytes most_host_ = 0;
   StepCuts cuts_;

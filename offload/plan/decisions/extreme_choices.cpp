@@ -93,7 +93,7 @@ class ReplayTrimmer {
   const Problem& problem_;
   Choices choices_;
   Bytes most_;
-  std::vector<std::size_t> item_of_;  // by bucket
+  std::vector<std::size_t> item_of_;  // item of each bucket
   Draft draft_;                       // the serial sketch
   std::vector<Position> positions_;   // positions with more than most_ live bytes
 };

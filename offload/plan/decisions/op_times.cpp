@@ -26,13 +26,14 @@ void OpTimes::add(OpId op, ShareTimes& lanes) const {
 
 void OpTimes::find_rebuilding() {
   const Graph& graph = *problem_.graph;
-  std::vector<double> bytes(graph.ops.size(), 0);  // by op: of the rebuildable items that it makes
+  std::vector<double> bytes(graph.ops.size(), 0);  // by op: bytes of the rebuildable items that it makes
   std::vector<std::uint8_t> makes_item(graph.ops.size(), 0);
   for (const ActivationItem& item : problem_.items) {
     makes_item[item.writer] = 1;
     if (item.rebuildable) bytes[item.writer] += static_cast<double>(item.bytes);
   }
-  std::vector<std::vector<OpId>> needed_by(graph.ops.size());  // by op without items: ops whose items need it
+  // By op without items: the ops whose items need it.
+  std::vector<std::vector<OpId>> needed_by(graph.ops.size());
   std::vector<OpId> seen_for(graph.ops.size(), no_id);
   for (OpId op = 0; op < graph.ops.size(); ++op) {
     if (bytes[op] == 0) continue;

@@ -39,7 +39,7 @@ class OpTimes {
 
   const Problem& problem_;
   std::vector<OpId> producer_;       // by tensor: the forward op that makes it
-  std::vector<ShareTimes> rebuild_;  // by op
+  std::vector<ShareTimes> rebuild_;  // rebuilding time of each op
 };
 
 }  // namespace stowage

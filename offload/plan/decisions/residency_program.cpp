@@ -173,11 +173,12 @@ Choices ResidencyProgram::round(const Mixture& mixture, Rounding rounding) const
     return std::tuple(a.member->position, a.member->index) < std::tuple(b.member->position, b.member->index);
   });
   Choices choices = lowest_choices(problem_);
-  std::map<std::size_t, std::vector<double>> owed;  // by kind and option
+  std::map<std::size_t, std::vector<double>> owed;  // remainders of earlier decisions, by kind and option
   const bool is_balanced = rounding == Rounding::balanced;
   const std::map<std::size_t, std::size_t> of_kind = members_by_kind();
   const std::vector<double> weight = is_balanced ? weights(mixture) : std::vector<double>();
-  std::vector<double> beyond(weight.size(), 0);  // by row: what the choices so far take beyond their mixtures
+  // By row: bytes or seconds that the choices so far take beyond their mixtures.
+  std::vector<double> beyond(weight.size(), 0);
   // Returns the option that keeps `beyond` smallest, and updates `beyond` for it.
   const auto balanced = [&](const Turn& turn) {
     std::vector<double> without = beyond;
@@ -225,7 +226,8 @@ double ResidencyProgram::seconds(const Choices& choices) const {
   ShareCost sum = classes_.fixed();
   for (const DecisionClasses::Class& of : classes_.all())
     for (const DecisionClasses::Member& member : of.members) {
-      // The option of the member's level, or of the next lower level, since alike levels are one option.
+      // Returns the option of the member's level, or of the next lower level, since levels of equal cost
+      // share one option.
       const std::uint8_t level = classes_.level_of(member, choices);
       std::size_t option = 0;
       for (std::size_t o = 0; o < of.levels.size(); ++o)

@@ -27,20 +27,20 @@ class ResidencyProgram {
   ResidencyProgram(const Problem& problem, const PlannerSettings& settings);
 
   struct Mixture {
-    // The step's time if its lanes overlap perfectly, plus the prices of its choices. Meaningless in a
+    // Seconds of the step if its lanes overlap perfectly, plus the prices of its choices. Meaningless in a
     // mixture that least_host() returns.
     double seconds = 0;
-    bool fits = false;  // into the room of each row of device memory, and into that of host memory
+    bool fits = false;  // the mixture fits into each row of device memory, and into host memory
     Bytes host_bytes = 0;
-    std::vector<std::vector<double>> shares;  // fractions, by class and option
-    std::vector<double> room;                 // bytes, by memory row
+    std::vector<std::vector<double>> shares;  // fractions of options, by class and option
+    std::vector<double> room;                 // bytes of room in each memory row
   };
   // Returns the mixture of least time within `device` bytes in each row of device memory and `host` bytes of
   // host memory. `given`: one class whose fractions are fixed, as divided() and sliced() return it.
   Mixture solve(Bytes device, Bytes host, const std::optional<GivenShares>& given = {}) const;
   // An item or bucket that is alone in its class takes one choice, whatever fractions the mixture gives it.
-  // Finds the one whose rounding changes most bytes, and returns each of its choices that has a fraction,
-  // to be solved for as `given`. Returns nothing if rounding changes no more than
+  // Finds the item or bucket whose rounding changes most bytes, and returns each of its choices that has a
+  // fraction, to be solved for as `given`. Returns nothing if rounding changes no more than
   // PlannerSettings::undivided of `device`.
   std::vector<GivenShares> divided(const Mixture& mixture, Bytes device) const;
   // Returns, for each parameter that is cut, each of PlannerSettings::slice_shares as the fraction of its
@@ -73,7 +73,7 @@ class ResidencyProgram {
                     const std::optional<GivenShares>& given) const;
 
   std::map<std::size_t, std::size_t> members_by_kind() const;
-  void make_table();  // from the present classes
+  void make_table();  // makes the table of the present classes
   // Returns the cost by row: the rows of ShareCost::front, then those of back, then those of memory.
   std::vector<double> rows_of(const ShareCost& cost) const;
   // Returns, by row, 1 / its limit if the mixture fills the row, else 0. A lane's limit is the busiest lane.

@@ -42,7 +42,7 @@ class ShareTable::Decomposition {
   ShareAnswer run() {
     constexpr int most_pivots = 2000, patience = 100;
     ShareAnswer answer;
-    double before = std::numeric_limits<double>::infinity();  // the value, `patience` pivots ago
+    double before = std::numeric_limits<double>::infinity();  // the value `patience` pivots ago
     for (int i = 0, rises = 0; i < most_pivots; ++i) {
       price_rows();
       if (i % patience == 0) {
@@ -73,7 +73,7 @@ class ShareTable::Decomposition {
   static constexpr double epsilon = 1e-11;
   static constexpr double smallest_pivot = 1e-8;  // entries are about one; alike rows give smaller ones
   static constexpr double level_tolerance = 1e-9;
-  static constexpr double least_lack = 1e-7;  // of a memory row, in units of the rooms
+  static constexpr double least_lack = 1e-7;  // least lack of a memory row, in units of the rooms
   static constexpr double penalty_rise = 10;
   static constexpr int penalty_rises = 3;
 
@@ -83,7 +83,7 @@ class ShareTable::Decomposition {
 
   // An answer, which is one option for each decision: a column of the master.
   struct AnswerColumn {
-    std::vector<std::uint8_t> chosen;  // by decision
+    std::vector<std::uint8_t> chosen;  // chosen option of each decision
     Row entries;
     double price = 0;
   };
@@ -338,11 +338,11 @@ class ShareTable::Decomposition {
   ShareCost fixed_;
   double penalty_ = 0;
   std::vector<AnswerColumn> answers_;
-  std::vector<std::size_t> basis_;      // by row: the column that is basic in it
-  std::vector<std::uint8_t> is_basic_;  // by column
-  BasisInverse inverse_;                // of the basis
+  std::vector<std::size_t> basis_;      // the basic column of each row
+  std::vector<std::uint8_t> is_basic_;  // 1 for basic columns
+  BasisInverse inverse_;                // inverse of the basis
   Row levels_;                          // the levels of the basic columns
-  Row worth_;                           // by row: the worth of one more unit on its right side
+  Row worth_;                           // by row: the worth of one more unit of its right-hand side
   std::vector<std::size_t> priced_;     // rows whose worth is not 0
   std::size_t pivots_ = 0;
 };

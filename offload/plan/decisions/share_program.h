@@ -1,5 +1,5 @@
-// A linear program that gives each decision a mixture of its options: a fraction of each. It minimises the
-// work of the busiest lane of each phase and keeps everything within memory.
+// A linear program that gives each decision a mixture of its options: a fraction of each. The program
+// minimises the work of the busiest lane of each phase and keeps everything within memory.
 //
 //   minimise  front + back + sum of prices
 //   where     on each lane, and at each cut, the work of a phase is at most `front` or `back` seconds,
@@ -23,7 +23,7 @@
 
 namespace stowage {
 
-// Lanes by their row of lane_table.
+// Lanes are numbered by their row of lane_table.
 inline constexpr std::size_t share_compute = index_of(LaneRole::compute), share_h2d = index_of(LaneRole::h2d),
                              share_d2h = index_of(LaneRole::d2h), share_host = index_of(LaneRole::host),
                              share_peer = index_of(LaneRole::peer), share_lanes = lane_roles;
@@ -41,11 +41,12 @@ using ShareMemory = std::array<double, most_memory_rows>;
 struct ShareCost {
   ShareTimes front{}, back{};
   ShareMemory memory{};
-  double price = 0;  // in units of time, added to the time
+  double price = 0;  // a price in units of time, added to the seconds
   void add(const ShareCost& other, double times);
 };
 
-// A number of alike decisions (`count`). Each takes any mixture of its options, of which there are 1 to 255.
+// A number of alike decisions (`count`). Each decision takes any mixture of its options, of which there are 1
+// to 255.
 struct ShareDecision {
   std::vector<ShareCost> options;
   double count = 1;
@@ -58,7 +59,7 @@ std::vector<ShareDecision> with_alike_as_one(std::vector<ShareDecision> decision
 struct ShareProgram {
   ShareCost fixed;  // the cost of the step whatever is decided
   std::vector<ShareDecision> decisions;
-  std::vector<double> room;  // by memory row, at most most_memory_rows
+  std::vector<double> room;  // room of each memory row; at most most_memory_rows
 };
 
 struct ShareAnswer {
@@ -68,13 +69,13 @@ struct ShareAnswer {
   // The lane whose work makes up most of the value. A cut counts as the lane of its updates or offloads.
   LaneRole binding = LaneRole::compute;
   std::vector<double> memory;               // bytes of the mixture, by memory row
-  std::vector<std::vector<double>> shares;  // fractions, by decision and option
+  std::vector<std::vector<double>> shares;  // fractions of options, by decision and option
 };
 
 // A decision whose fractions are given rather than sought.
 struct GivenShares {
   std::size_t decision = 0;
-  std::vector<double> shares;  // fractions, by option
+  std::vector<double> shares;  // fraction of each option
 };
 
 // Decisions laid out once, to answer many questions about them.
@@ -83,11 +84,11 @@ class ShareTable {
   ShareTable(const ShareCost& fixed, const std::vector<ShareDecision>& decisions, std::size_t memory_rows);
 
   struct Question {
-    std::vector<double> room;     // by memory row, in the question's unit
-    double second = 1, byte = 1;  // what one second and one byte of the costs are in the question's units
+    std::vector<double> room;     // room of each memory row, in the question's unit
+    double second = 1, byte = 1;  // values of one second and one byte of the costs in the question's units
     double last_row_price = 0;    // added to the value for each unit of bytes in the last memory row
     std::optional<GivenShares> given{};
-    double tolerance = 1e-5;  // stops with the bound this close below the value, as a fraction of the value
+    double tolerance = 1e-5;  // the solver stops when the bound is this close below the value, as a fraction
   };
   ShareAnswer solve(const Question& question) const;
 
@@ -98,9 +99,10 @@ class ShareTable {
   ShareCost fixed_;
   std::size_t memory_rows_;
   std::vector<std::size_t> first_;  // by decision: its first option; last: the number of all options
-  std::vector<double> count_;       // by decision
+  std::vector<double> count_;       // count of each decision
   std::vector<ShareCost> options_;
-  std::vector<std::vector<double>> by_row_;  // the same costs by row and option; the last row is the price
+  // Costs of the options by row and option; the last row is the price.
+  std::vector<std::vector<double>> by_row_;
 };
 
 // Answers one question in the program's own units, with this Question::tolerance.

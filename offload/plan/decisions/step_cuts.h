@@ -15,7 +15,8 @@
 namespace stowage {
 
 struct StepCuts {
-  // At most share_cuts each. Empty if the plan's order is not the program's.
+  // Cuts of the front and of the back, at most share_cuts each. Both are empty if the plan's order
+  // is not the program's.
   std::vector<OpId> front, back;
   std::vector<OpId> updates;  // cuts of the back for early updates: at most update_cuts
   // Indexed by parameter tensor: the first op that reads it, and the op that makes its final gradient.

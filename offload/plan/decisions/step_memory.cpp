@@ -107,7 +107,7 @@ std::uint32_t StepMemory::add_lifetime(const DraftLifetime& lifetime, const Unif
   const auto bytes = static_cast<double>(problem_.layout.buckets[lifetime.bucket].bytes);
   std::uint32_t stages = 0;
   for_live_stages(of, lifetime, [&](std::uint32_t stage) {
-    if (stage >= stages_) return;  // a stage of residents' updates
+    if (stage >= stages_) return;  // the stage is that of residents' updates
     ++stages;
     if (const std::uint32_t m = row_of_[stage]; m != no_id) cost.memory[m] += bytes / stages_of_[m];
   });

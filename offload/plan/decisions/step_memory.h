@@ -21,10 +21,10 @@ class StepMemory {
   StepMemory(const Problem& problem, const PlannerSettings& settings);
 
   struct Uniform {
-    Draft draft;                        // scheduled serially
-    std::vector<std::uint32_t> stages;  // by position
+    Draft draft;                        // the step's serial schedule
+    std::vector<std::uint32_t> stages;  // stage of each position
     std::vector<std::vector<LifetimeId>> of_bucket;
-    std::vector<Position> peaks;  // by stage: the position with the most live bytes
+    std::vector<Position> peaks;  // position with the most live bytes, by stage
   };
   // Adds the step with `choices`. The first step added must be the one with the fewest
   // bytes, without residents.
@@ -47,8 +47,8 @@ class StepMemory {
   const Problem& problem_;
   const PlannerSettings& settings_;
   std::vector<Uniform> uniforms_;
-  std::vector<std::uint32_t> row_of_;     // by stage; no_id: its bytes do not count
-  std::vector<std::uint32_t> stages_of_;  // by row: the number of its stages
+  std::vector<std::uint32_t> row_of_;     // row of each stage; no_id: its bytes do not count
+  std::vector<std::uint32_t> stages_of_;  // number of stages of each row
   std::vector<double> base_;
   std::uint32_t stages_ = 0;
 };

@@ -11,8 +11,8 @@
 // host updates all shares; nothing of the next step begins before. Blocks are rebuilt from inputs on the
 // device, or nothing is rebuilt.
 //
-// Unlike the original: the token table comes with the group that it is near to. It stays from forward to
-// backward, as in the original, but there the root module keeps it.
+// Unlike the original: the token table comes with the group that it is near to. The token table stays from
+// forward to backward, as in the original, where the root module keeps it.
 #include "offload/plan/policies/policies.h"
 
 namespace stowage {
@@ -21,7 +21,8 @@ void add_fsdp2(PolicyProblems& problems, std::vector<PolicyMember>& members) {
   const Problem& problem = problems.with_buckets(problems.block_parameter_bytes());
   for (Activations activations : {Activations::checkpoint, Activations::keep})
     for (Gathered gathered : {Gathered::again, Gathered::stay}) {
-      if (gathered == Gathered::stay && problems.graph().share.ranks == 1) continue;  // nothing is gathered
+      // One rank gathers nothing.
+      if (gathered == Gathered::stay && problems.graph().share.ranks == 1) continue;
       for (std::uint32_t distance : {1U, 2U})
         members.push_back({.problem = &problem,
                            .activations = activations,

@@ -10,8 +10,8 @@
 // next forward begins after the whole update. Activations: block inputs are kept on the device and blocks
 // rebuilt, or nothing is rebuilt.
 //
-// Several ranks: a chunk consists of all ranks' shares of it. It is gathered when it comes in and dropped
-// when it is released.
+// Several ranks: a chunk consists of all ranks' shares of it. A chunk is gathered when it comes in and
+// dropped when it is released.
 //
 // Overlap: version 0.1.13, for which there are published figures, moves a chunk when an op needs it; chunks
 // and ops take turns (distance 0). Later versions can fetch the next chunk beside the op
@@ -29,7 +29,7 @@ namespace stowage {
 
 void add_gemini_cpu(PolicyProblems& problems, std::vector<PolicyMember>& members) {
   constexpr Bytes chunk_elements = Bytes{32} << 20U;
-  constexpr Bytes tiny = 16;  // parts of a chunk
+  constexpr Bytes tiny = 16;  // a bucket below 1/16 of a chunk is tiny
   const Problem& problem = problems.with_buckets(problems.share_bytes(chunk_elements));
   for (Activations activations : {Activations::checkpoint, Activations::keep}) {
     Choices choices = policy_choices(problem, activations, LoadChoice::each_op);

@@ -49,7 +49,7 @@ class WaitAdder {
   // Makes ops and transfers take turns, up to the gate: behind it there is nothing to take turns with.
   void add_turns() {
     InstructionId op = no_id;
-    std::vector<InstructionId> transfers;  // since `op`
+    std::vector<InstructionId> transfers;  // transfers since `op`
     for (InstructionId id = 0; id < plan_.gate; ++id) {
       if (is_transfer(plan_.instructions[id].kind)) {
         want(id, op);
@@ -70,7 +70,7 @@ class WaitAdder {
   const Draft& draft_;
   Plan& plan_;
   std::vector<WantedWait> wanted_;
-  std::array<InstructionId, lane_roles> first_{};  // by lane
+  std::array<InstructionId, lane_roles> first_{};  // each lane's first instruction
   InstructionId last_update_ = no_id, last_load_ = no_id;
 };
 
@@ -89,7 +89,7 @@ Plan named_plan(const PolicyMember& member, const Draft& draft) {
 struct Row {
   Policy policy;
   std::string_view name;
-  void (*add)(PolicyProblems&, std::vector<PolicyMember>&);  // null: emulates no system
+  void (*add)(PolicyProblems&, std::vector<PolicyMember>&);  // null: the policy emulates no system
 };
 constexpr std::array rows{Row{Policy::automatic, "auto", nullptr},
                           Row{Policy::none, "none", nullptr},

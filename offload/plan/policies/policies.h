@@ -1,7 +1,7 @@
 // Other systems as plans: choices and extra waits say what each system would do with a graph on a machine.
 //
-// All emulations have the following in common. Some of it treats the systems better than, or
-// unlike, the originals.
+// All emulations have the following in common. Some of these points treat the systems better than, or unlike,
+// the originals.
 // - One engine, one allocator of arena bytes and one simulation: no fragmentation, no interpreter between
 //   two kernels, transfers at the link's measured speed from page-locked memory.
 // - The optimizer state is Stowage's, 10 bytes for each bf16 parameter rather than 12, with gradients in the
@@ -25,12 +25,12 @@
 
 namespace stowage {
 
-// How activations are treated: blocks are rebuilt from inputs on the device, or from inputs on the host, or
-// all activations are kept.
+// Treatment of activations: blocks are rebuilt from inputs on the device, or from inputs on the host, or all
+// activations are kept.
 enum class Activations : std::uint8_t { checkpoint, checkpoint_on_host, keep };
 std::string_view to_string(Activations activations);
-// How whole parameters, gathered from all ranks' shares, are treated after forward: they stay for backward,
-// or are dropped and gathered again.
+// Treatment, after forward, of whole parameters gathered from all ranks' shares: they stay for backward, or
+// are dropped and gathered again.
 enum class Gathered : std::uint8_t { stay, again };
 std::string_view to_string(Gathered gathered);
 
@@ -55,7 +55,7 @@ struct PolicyMember {
   Gathered gathered = Gathered::again;
   Choices choices;
   ExtraWaits waits;
-  std::uint32_t distance = 0;  // transfers that may go ahead of their use; 0: each between two ops
+  std::uint32_t distance = 0;  // transfers that may go ahead of their use; 0: each runs between two ops
 };
 
 // Problems of the graph in whole blocks, by bucket size. Keeps a reference to the machine, which must outlive

@@ -1,14 +1,14 @@
 // ZeRO-Infinity with everything in host memory: Rajbhandari et al., "ZeRO-Infinity: Breaking the GPU Memory
 // Wall for Extreme Scale Deep Learning", SC 2021 (arXiv 2104.07857). DeepSpeed's ZeRO-3 Offload is a part of
-// it. On several ranks: ZeRO-3 with `offload_param` and `offload_optimizer` (DeepSpeed's
+// ZeRO-Infinity. On several ranks: ZeRO-3 with `offload_param` and `offload_optimizer` (DeepSpeed's
 // runtime/zero/partitioned_param_coordinator.py, config.py).
 //
-// Like the original: parameters are on the host. They are brought in for each module before its forward,
-// again for its rebuilding and backward, and released after it. Gradients go to the host during backward.
-// Optimizer state and update are on the host, and the next forward begins after the whole update. Block
-// inputs are kept on the device or on the host and blocks are rebuilt, or nothing is rebuilt. Parameters come
-// in pieces, 2 or 8 of them ahead. A piece has 5e7 elements (`stage3_prefetch_bucket_size`, of all ranks'
-// shares together) or the link's efficient size.
+// Like the original: parameters are on the host. Parameters are brought in for each module before its
+// forward, again for its rebuilding and backward, and released after it. Gradients go to the host during
+// backward. Optimizer state and update are on the host, and the next forward begins after the whole update.
+// Block inputs are kept on the device or on the host and blocks are rebuilt, or nothing is rebuilt.
+// Parameters come in pieces, 2 or 8 of them ahead. A piece has 5e7 elements (`stage3_prefetch_bucket_size`,
+// of all ranks' shares together) or the link's efficient size.
 //
 // Several ranks: each rank brings its share over its own link. Whole parameters are gathered before a
 // module's forward and again before its rebuilding and backward, and dropped after each. Gradients are

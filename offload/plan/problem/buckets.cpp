@@ -26,9 +26,10 @@ Bytes largest_footprint(const Graph& graph) {
 
 struct ParameterUse {
   TensorId parameter = no_id;
-  std::uint32_t unit = no_id;  // of its first use
+  std::uint32_t unit = no_id;  // unit of its first use
   TensorId gradient = no_id;
-  std::vector<std::vector<TensorId>> state;  // by slice; a parameter that is not cut has one entry
+  // State tensors by slice; a parameter that is not cut has one entry.
+  std::vector<std::vector<TensorId>> state;
   bool trained = true;
   bool is_cut() const { return state.size() > 1; }
 };
@@ -299,7 +300,7 @@ BucketLayout make_buckets(const Graph& graph, const std::vector<TensorId>& group
 
 std::vector<LaneRole> op_lanes(const Graph& graph) {
   std::vector<LaneRole> lanes(graph.ops.size(), LaneRole::compute);
-  std::vector<std::uint8_t> came_from_peers(graph.tensors.size(), 0);  // by tensor
+  std::vector<std::uint8_t> came_from_peers(graph.tensors.size(), 0);  // 1 for tensors made on the peer lane
   for (OpId id = 0; id < graph.ops.size(); ++id) {
     const Op& op = graph.op(id);
     const bool follows = op.phase == Phase::backward && !op.reads.empty() &&

@@ -33,9 +33,9 @@ struct BucketOperand {
 };
 
 struct BucketLayout {
-  std::vector<Bucket> buckets;      // residency not yet decided
-  std::vector<BucketRole> roles;    // by bucket
-  std::vector<BucketId> bucket_of;  // by tensor
+  std::vector<Bucket> buckets;      // buckets whose residency is not yet decided
+  std::vector<BucketRole> roles;    // role of each bucket
+  std::vector<BucketId> bucket_of;  // bucket of each tensor
   // Indexed by bucket: for gradients and optimizer state, the bucket of their parameters; else no_id.
   std::vector<BucketId> parameters_of;
   std::vector<Bytes> state_bytes;    // by parameter bucket: bytes of its gradient and state buckets
@@ -50,17 +50,17 @@ struct BucketLayout {
   std::span<const BucketOperand> operands_of(OpId op) const {
     return {operands.data() + first_operand[op], first_operand[op + 1] - first_operand[op]};
   }
-  std::vector<std::size_t> first_operand;  // by op, and the end
-  std::vector<BucketOperand> operands;     // op by op
-  std::vector<LaneRole> lanes;             // by op (op_lanes)
-  bool has_peers = false;                  // an op is on the peer lane
+  std::vector<std::size_t> first_operand;  // first index in `operands`, by op, and the end
+  std::vector<BucketOperand> operands;     // operands of all ops, one op after another
+  std::vector<LaneRole> lanes;             // lane of each op (op_lanes)
+  bool has_peers = false;                  // some op is on the peer lane
 };
 
 struct BucketOptions {
   // A parameter bucket is closed when it reaches this size. 0: each parameter has its own bucket.
   Bytes target_bytes = 0;
   // True: gradients share buckets as their parameters do. False: each gradient has its own bucket, with the
-  // role of an activation. That takes less memory if no gradient goes to the host.
+  // role of an activation. Separate buckets take less memory if no gradient goes to the host.
   bool group_gradients = true;
 };
 
@@ -78,8 +78,8 @@ BucketLayout make_buckets(const Graph& graph, const std::vector<TensorId>& group
 
 // Returns, by op, the lane on which the op runs if it runs on the device. The peer lane runs collectives
 // (launch_table.h) and backward ops that read nothing but the results of collectives, such as the sum of the
-// received shares of a gradient, and its part of the norm. So no op of the compute lane waits until gradients
-// are exchanged. The compute lane runs all other ops.
+// received shares of a gradient, and its part of the norm. With these ops on the peer lane, no op of the
+// compute lane waits until gradients are exchanged. The compute lane runs all other ops.
 std::vector<LaneRole> op_lanes(const Graph& graph);
 
 }  // namespace stowage

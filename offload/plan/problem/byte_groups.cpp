@@ -8,11 +8,11 @@
 namespace stowage {
 namespace {
 
-// The first and last place in the execution order that uses an alias group.
+// The first and last place in the execution order at which an op uses an alias group.
 struct Need {
   TensorId group = no_id;
   std::size_t first = 0, last = 0;
-  bool in_backward_alone = true;  // no replay and no update uses it
+  bool in_backward_alone = true;  // no replay and no update uses the group
 };
 
 // Returns, by tensor, the final sum that a gradient becomes part of; for any other tensor itself.
@@ -49,7 +49,8 @@ std::vector<TensorId> byte_groups(const Graph& graph, const RecomputeAnalysis& a
   std::vector<TensorId> groups = analysis.group;
   if (graph.gradient_groups == 1) return groups;
   const std::vector<TensorId> sum = sums(graph);
-  std::map<std::pair<TensorId, Bytes>, std::vector<Need>> parts;  // by sum and size
+  // Needs of partial sums, by final sum and size.
+  std::map<std::pair<TensorId, Bytes>, std::vector<Need>> parts;
   for (const Need& need : needs(graph, analysis)) {
     const TensorId group = need.group;
     const bool is_part = group != no_id && analysis.boundary[group] && need.in_backward_alone &&

@@ -16,17 +16,17 @@ namespace stowage {
 // whole stage (a unit's forward or backward) lies within it. A value can be recomputed if a unit saves it for
 // its own backward, or if it has a remaker (recompute.h).
 enum class ActivationChoice : std::uint8_t {
-  reload,     // as spill, and brought back for each backward op that reads it, until an op writes it
+  reload,  // spilled like `spill`, but brought back for each backward op that reads it, until an op writes it
   recompute,  // dropped after forward, rebuilt in backward; if remade, on the host in forward's long pauses
-  spill,      // on the host during every long pause
-  offload,    // on the host between its last forward and its first backward use
+  spill,      // kept on the host during every long pause
+  offload,    // kept on the host between its last forward and its first backward use
   keep,
 };
 // The choice for a parameter or input bucket: when it is brought in.
 enum class LoadChoice : std::uint8_t {
-  each_op,    // for every op that reads it
-  each_unit,  // once for a unit's forward, once for its backward; in layer_major order for all micro-batches
-  held,       // once per step
+  each_op,    // loaded for every op that reads it
+  each_unit,  // loaded once for a unit's forward and backward each; layer_major: for all micro-batches
+  held,       // loaded once per step
   in_slices,  // parameters that are cut: stays across steps with the optimizer state of its first slices,
               // which are updated on the device; the host updates the other slices, and they are brought in
               // once per step
@@ -35,13 +35,13 @@ enum class LoadChoice : std::uint8_t {
 
 // The way in which an early update on the host ends.
 enum class EarlyUpdates : std::uint8_t {
-  undoable,  // behind the gate, where they can be taken back (InstructionKind::speculate)
-  final,     // at once, for good (Plan::optimizer_in_backward)
+  undoable,  // ends behind the gate; a clipped step can take it back (InstructionKind::speculate)
+  final,     // ends at once, for good (Plan::optimizer_in_backward)
 };
 
 struct Choices {
-  std::vector<ActivationChoice> activations;  // by bucket
-  std::vector<LoadChoice> loads;              // by bucket; meaningful for parameters and inputs
+  std::vector<ActivationChoice> activations;  // choice of each activation bucket
+  std::vector<LoadChoice> loads;              // choice of each bucket; meaningful for parameters and inputs
   // The number of slices that the device updates, for buckets with in_slices; buckets without an entry: 0.
   std::map<BucketId, std::uint32_t> device_slices{};
   // Indexed by bucket: 1 if the host updates the whole parameter bucket early (before the gate). Empty: no

@@ -88,7 +88,7 @@ std::vector<Found> find(const Graph& graph, const RecomputeAnalysis& analysis, c
 std::vector<ActivationItem> activation_items(const Graph& graph, const RecomputeAnalysis& analysis,
                                              const BucketLayout& layout) {
   std::vector<ActivationItem> items;
-  OpId last = no_id;  // the op that made the item at the end, if more may join it
+  OpId last = no_id;  // the op that made the last item, if more buckets may join it
   for (const Found& found : find(graph, analysis, layout)) {
     const bool joins = found.rebuildable && found.writer == last;
     if (!joins) {
@@ -109,7 +109,7 @@ std::vector<ActivationItem> activation_items(const Graph& graph, const Recompute
 
 std::vector<ActivationItem> whole_unit_items(const std::vector<ActivationItem>& items) {
   std::vector<ActivationItem> whole;
-  std::map<std::uint32_t, std::size_t> of_unit;  // where in `whole` the unit's item is
+  std::map<std::uint32_t, std::size_t> of_unit;  // index in `whole` of the unit's item
   for (const ActivationItem& item : items) {
     const auto known = of_unit.find(item.unit);
     if (item.rebuildable && known != of_unit.end()) {

@@ -23,7 +23,7 @@ struct ActivationItem {
   std::vector<BucketId> buckets;
   bool rebuildable = false;  // its unit's replay can rebuild it
   OpId remaker = no_id;      // the op that can remake a value that crosses units (recompute.h)
-  Bytes bytes = 0;           // the sum of its buckets
+  Bytes bytes = 0;           // sum of its buckets' bytes
 };
 
 // Returns all items in the program order of their writers.

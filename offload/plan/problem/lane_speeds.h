@@ -18,7 +18,8 @@ constexpr LaneMask mask_of(LaneRole lane) { return LaneMask{1} << static_cast<st
 // Returns the machine with lanes that do not slow each other.
 Machine without_contention(Machine machine);
 
-// Returns the machine with each direction of the link as slow as it is beside the other direction.
+// Returns the machine in which each direction of the link has the speed that it has
+// beside the other direction.
 Machine with_link_contention(Machine machine);
 
 class LaneSpeeds {
@@ -44,12 +45,12 @@ class LaneSpeeds {
 
 // The work that each lane is charged for the work of other lanes. For each lane, whichever lanes work with
 // it: its own progress (in seconds of its work alone) plus these fractions of the other lanes' progress is
-// at most the time that passes. So a bound that adds the charges stays a bound. All are 0 if lanes do not
-// slow each other.
+// at most the time that passes. So a bound that adds the charges stays a bound. All charges are 0 if lanes do
+// not slow each other.
 struct LaneSharing {
-  double of_in = 0;                  // of a prefetch's time, charged to the offloads' lane
-  double of_out = 0;                 // of an offload's time, charged to the prefetches' lane
-  double host_seconds_per_byte = 0;  // for each byte of any copy, charged to the host lane
+  double of_in = 0;                  // part of a prefetch's time, charged to the offloads' lane
+  double of_out = 0;                 // part of an offload's time, charged to the prefetches' lane
+  double host_seconds_per_byte = 0;  // seconds for each byte of any copy, charged to the host lane
   // Fractions of the time in which bytes come from peers, charged to the prefetches', the offloads' and the
   // host's lane.
   double peer_to_h2d = 0;

@@ -43,7 +43,7 @@ struct PlannerSettings {
   // More variants (cells.h), beside one tensor in each bucket and replays within units:
   // Buckets of a size that the link moves efficiently.
   bool efficient_buckets = true;
-  // Replays of whole Transformer blocks or nothing.
+  // Variants whose replays rebuild whole Transformer blocks or nothing.
   bool whole_blocks = true;
   // Replays within so many consecutive units as one (units.h), if at least crossing_share of the
   // activations' bytes crosses units.
@@ -63,10 +63,10 @@ struct PlannerSettings {
   // Transfers and replays may take longer than predicted. Plans and choices are compared by their time plus a
   // price for each transfer, in latencies of the link (Link::latency_seconds of h2d), and for each second of
   // replayed ops. A device that computes with the host's own cores (Machine::compute_beside_copy below 1) has
-  // a price of its own for a transfer: threads wake when it begins and when it ends, which takes some 30 us
-  // of processor time that no rate of the machine covers. Twenty small models in half of their need
+  // a price of its own for a transfer: threads wake when a transfer begins and when it ends, which takes some
+  // 30 us of processor time that no rate of the machine covers. Twenty small models in half of their need
   // (bench/ranking) took about the same processor time with any price from 2 to 8 latencies, and a tenth more
-  // with 0.1. Their replays took no longer than predicted.
+  // with 0.1. Replays in these models took no longer than predicted.
   double transfer_risk = 0.1;
   double transfer_risk_on_cores = 3;
   double replay_price = 1e-3;
@@ -96,21 +96,22 @@ struct PlannerSettings {
   //   been scheduled, or the search is a repeated one, for the host memory that the fastest plan takes.
   // - No choices need as few host bytes as there are in the `patience` largest amounts of device memory: less
   //   device memory needs no fewer.
-  // - Cells with less than the largest host memory that fits: most_work ops. In the smallest device memory
-  //   smallest_work times as many, since there a program's time says least of its roundings (docs/gaps.md).
-  //   Budgets up to fine_range times that size end with it, too, so that they have its plans.
+  // - Cells with less than the largest host memory that fits have scheduled most_work ops. In the smallest
+  //   device memory the limit is smallest_work times as many, since there a program's time predicts its
+  //   roundings least (docs/gaps.md). At its limit, a search for a budget of up to fine_range times that
+  //   memory still looks at the smallest device memory, so that the budget has its plans.
   std::size_t most_work = 400'000;
   std::size_t smallest_work = 3;
   std::size_t patience = 6;
-  // Steps of very many ops: a cell is asked for no smaller room once most_cell_work ops have been scheduled
-  // for it, and no further cell once longest_work have been for all.
+  // Limits for steps of very many ops: a cell tries no smaller room once most_cell_work ops have been
+  // scheduled for it, and no further cell is searched once longest_work ops have been scheduled in all.
   std::size_t most_cell_work = 500'000;
   std::size_t longest_work = 1'500'000;
   // Most changes of one or two decisions that are tried in a cell, from each variant's best choices. A graph
   // with more single changes than that keeps its rounded choices: rounding costs it little.
   std::size_t trials = 100;
-  // Caps on a schedule's live bytes, as fractions of the cell's device memory. They are tried in turn until a
-  // schedule finds places.
+  // Caps on a schedule's live bytes, as fractions of the cell's device memory. The caps are tried in turn
+  // until a schedule finds places.
   std::vector<double> caps{0.99, 0.975, 0.96, 0.94, 0.92, 0.9, 0.85, 0.8, 0.7, 0.5};
   // After a candidate that finds no places, the cell's candidates with more than this fraction of its serial
   // bytes (Sketcher::serial_bytes) are left out, unless they are half as far above the minimum.

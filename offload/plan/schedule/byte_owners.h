@@ -38,7 +38,7 @@ class ByteOwners {
     part->second.end = at;
     parts_.emplace(at, rest);
   }
-  std::map<Bytes, Part> parts_;  // by their begin
+  std::map<Bytes, Part> parts_;  // parts by their begin
 };
 
 }  // namespace stowage

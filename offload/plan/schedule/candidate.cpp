@@ -54,7 +54,7 @@ Residency residency_of(BucketRole role, const BucketUse& use) {
   if (role == BucketRole::parameter || role == BucketRole::input || role == BucketRole::clip)
     return use.lifetimes == 1 ? Residency::held : Residency::streamed;
   if (role == BucketRole::activation && use.reloaded) return Residency::offloaded;
-  if (use.reloaded) return Residency::streamed;  // a gradient
+  if (use.reloaded) return Residency::streamed;  // the bucket holds a gradient
   if (use.rebuilt && use.lifetimes > 1) return Residency::recomputed;
   return Residency::transient;
 }

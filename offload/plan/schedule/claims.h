@@ -37,10 +37,10 @@ class Claims {
   // Lifetimes that a prefetch or a gather begins, in the order in which their lanes work. No claim changes
   // that order.
   std::vector<LifetimeId> turns_;
-  // By lifetime: the position from which the host has its value. The bucket's previous lifetime, offload
-  // included, ends there. The clip scale's own lifetime, behind the gate, begins there.
+  // By lifetime: the position from which the host has the lifetime's value. The bucket's previous lifetime,
+  // offload included, ends there. The lifetime of the clip scale behind the gate begins at that position.
   std::vector<Position> earliest_;
-  std::vector<LifetimeId> by_last_;  // sorted by `last`
+  std::vector<LifetimeId> by_last_;  // all lifetimes, sorted by `last`
 };
 
 }  // namespace stowage

@@ -9,7 +9,7 @@ namespace stowage {
 namespace {
 
 constexpr double infinite = std::numeric_limits<double>::infinity();
-constexpr double alike = 1e-12;  // relative to the simulated time; a smaller difference is rounding
+constexpr double alike = 1e-12;  // relative to the simulated time; smaller differences are rounding
 
 // Instructions are counted by lane: instruction `index` of step s has number s * length + index in its lane.
 using Count = std::int64_t;
@@ -34,7 +34,7 @@ class Program {
     gate = {lane_of[plan.gate], index_of[plan.gate] + 1};
     for (InstructionId id = 0; id < lane_of.size(); ++id) {
       first_condition.push_back(conditions.size());
-      add(gate, 1);  // of the step before
+      add(gate, 1);  // the gate of the step before
       if (id > plan.gate) add(gate, 0);
       for (const Wait& wait : plan.instructions[id].waits)
         add({lane_of[wait.instruction], index_of[wait.instruction] + 1}, wait.steps_back == 0 ? 0 : 1);
@@ -44,11 +44,11 @@ class Program {
 
   Count length(std::size_t lane) const { return static_cast<Count>(order.at(lane).size()); }
 
-  const std::vector<WorkTime>& work;  // by instruction
+  const std::vector<WorkTime>& work;  // work of each instruction
   std::vector<std::size_t> lane_of;
   std::vector<Count> index_of;
   std::array<std::vector<InstructionId>, lane_roles> order;
-  std::vector<Condition> conditions;  // instruction after instruction
+  std::vector<Condition> conditions;  // conditions of all instructions, one after another
   std::vector<std::size_t> first_condition;
   Condition gate{};
 
@@ -61,15 +61,15 @@ class Program {
 enum class Stage : std::uint8_t { waiting, latency, working };
 
 struct LaneState {
-  Count done = 0;   // instructions, of all steps
-  Count index = 0;  // in its step, of the instruction under way, else of the next one
-  Count step = 0;   // of that instruction
+  Count done = 0;   // instructions done, of all steps
+  Count index = 0;  // index, in its step, of the running or else the next instruction
+  Count step = 0;   // step of that instruction
   InstructionId id = no_id;
-  std::size_t condition = 0;  // of that instruction: the first one not known to hold
+  std::size_t condition = 0;  // that instruction's first condition that is not known to hold
   Stage stage = Stage::waiting;
   double begin = 0;
-  double event = infinite;  // when the latency, or the work at the present speed, ends
-  double left = 0;          // seconds of work at full speed, as of `since`
+  double event = infinite;  // time at which the latency, or the work at the present speed, ends
+  double left = 0;          // seconds of work left at full speed, as of `since`
   double since = 0;
   double speed = 1;
 };
@@ -243,10 +243,10 @@ class Fluid {
   Program program_;
   const LaneSpeeds& speeds_;
   std::array<LaneState, lane_roles> lanes_;
-  std::array<std::vector<Interval>, steps_to_settle> intervals_;  // by step
+  std::array<std::vector<Interval>, steps_to_settle> intervals_;  // intervals of each step
   std::array<double, steps_to_settle> gate_times_{};
-  Count gates_ = 0;  // passed
-  State state_;      // at the last gate passed
+  Count gates_ = 0;  // number of gates passed
+  State state_;      // state at the last gate passed
   bool alike_ = false;
   double time_ = 0;
 };

@@ -25,8 +25,8 @@ inline constexpr int steps_to_settle = 4;
 std::optional<Timeline> simulate_fluid(const Plan& plan, const std::vector<WorkTime>& work,
                                        const LaneSpeeds& speeds);
 
-// Predicts the same as simulate() of stowage/planner.h. Takes the machine's `speeds`, because making them
-// takes longer than simulating a small plan.
+// Predicts the same as simulate() of stowage/planner.h. The caller passes the machine's `speeds`, because
+// making them takes longer than simulating a small plan.
 Timeline simulate(const Graph& graph, const Plan& plan, const Machine& machine, const LaneSpeeds& speeds,
                   Clipping clipping = Clipping::none);
 

@@ -35,7 +35,7 @@ void move_gathers(const Graph& graph, std::uint32_t exchanges, std::vector<Seque
     number += bytes > 0 ? 1 : 0;
   }
   std::vector<SequenceStep> moved;
-  std::vector<std::size_t> places;  // in `moved`: where the exchanges that count stand
+  std::vector<std::size_t> places;  // indices in `moved` of the exchanges that count
   for (std::size_t p = 0; p < sequence.size(); ++p) {
     const SequenceStep step = sequence[p];
     const std::size_t over = std::min<std::size_t>(exchanges, places.size());

@@ -13,7 +13,7 @@ struct Gradient {
   BucketId bucket = no_id;
   Bytes bytes = 0;
   Position leaves = 0;   // the position behind which its offload stands
-  Position applied = 0;  // the position behind which its updates stand, after offloads there
+  Position applied = 0;  // the position behind which its updates stand, after offloads at that position
   Bytes slice = 0;       // bytes of each slice but the last; 0: it may not leave by slices
 };
 
@@ -103,7 +103,7 @@ GradientRing gradient_ring(const Draft& draft, const BucketLayout& layout) {
   Bytes bytes = std::max(align_up(all / ring_part, most_tensor_alignment), largest + second);
   for (; bytes < all; bytes += align_up(bytes / ring_part, most_tensor_alignment))
     if (auto ring = ring_of(bytes, gradients)) return *std::move(ring);
-  return *ring_of(all, gradients);  // every gradient has bytes of its own
+  return *ring_of(all, gradients);  // the ring now has room for every gradient at once
 }
 
 }  // namespace stowage

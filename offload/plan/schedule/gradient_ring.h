@@ -33,18 +33,18 @@ inline constexpr Bytes ring_part = 8;
 struct GradientRing {
   struct Turn {
     Bytes offset = 0;
-    std::size_t slices = 0;  // the number that has bytes in the ring at a time; 0: the gradient leaves whole
+    std::size_t slices = 0;       // number of slices in the ring at a time; 0: the gradient leaves whole
     std::vector<BucketId> after;  // gradient buckets that were the previous owners of its bytes in this step
   };
   Bytes bytes = 0;
-  std::map<BucketId, Turn> turns;  // by gradient bucket in the ring
+  std::map<BucketId, Turn> turns;  // turns by gradient bucket in the ring
 };
 
 // Returns the ring of the draft's early updates; an empty one unless they are made for good
-// (EarlyUpdates::final). Their gradients are in the ring, except those that rest on the host as sums of
-// micro-batches. The ring has 1/ring_part of these gradients' bytes, but no fewer than the two largest
-// together (a gradient that is cut counts as two slices). It is larger if the plan would otherwise offload a
-// gradient before the update by a previous owner of its bytes.
+// (EarlyUpdates::final). Gradients of these updates are in the ring, except those that rest on the host as
+// sums of micro-batches. The ring has 1/ring_part of these gradients' bytes, but no fewer than the two
+// largest together (a gradient that is cut counts as two slices). The ring is larger if the plan would
+// otherwise offload a gradient before the update by a previous owner of its bytes.
 //
 // Gradients enter the ring in the plan's order of offloads. Among those that leave behind the same
 // op, gradients that leave by slices come last, behind the others' updates and in the order of

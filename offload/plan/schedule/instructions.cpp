@@ -134,7 +134,7 @@ class Assembler {
       if (offload_of_[id] != no_id) want(plan_.gate, offload_of_[id]);
     }
     want_each(plan_.gate, last_backward_);
-    std::vector<InstructionId> host_copy(layout_.buckets.size(), no_id);  // its last offload so far
+    std::vector<InstructionId> host_copy(layout_.buckets.size(), no_id);  // each bucket's last offload so far
     for (InstructionId id = 0; id < plan_.instructions.size(); ++id) {
       const Instruction& instruction = plan_.instructions[id];
       if (instruction.lifetime == no_id) continue;
@@ -201,7 +201,7 @@ class Assembler {
     });
     ByteOwners owners;
     for (LifetimeId id : order) owners.take(begin_of(id), end_of(id), id, [](LifetimeId) {});
-    std::vector<std::uint8_t> seen(draft_.lifetimes.size(), 0);  // in this step
+    std::vector<std::uint8_t> seen(draft_.lifetimes.size(), 0);  // 1 for lifetimes already met in this step
     for (LifetimeId id : order) {
       owners.take(begin_of(id), end_of(id), id, [&](LifetimeId before) {
         want_each(first_of(id), last_use_[before], seen[before] ? 0 : 1);
@@ -215,7 +215,8 @@ class Assembler {
     const std::vector<LifetimeId> firsts = by_position(&DraftLifetime::first);
     const std::vector<LifetimeId> lasts = by_position(&DraftLifetime::last);
     std::size_t left = 0, taken_from = 0;
-    Bytes rest = most_live(firsts, lasts);  // bytes that `owner` left; at first those that nobody has had
+    Bytes rest =
+        most_live(firsts, lasts);  // bytes of `owner` not taken again yet; at first bytes without an owner
     LifetimeId owner = no_id;
     for (LifetimeId id : firsts) {
       while (left < lasts.size() && draft_.lifetimes[lasts[left]].last <= draft_.lifetimes[id].first) ++left;
@@ -262,7 +263,8 @@ class Assembler {
   // update of the step before that reads the bytes which the offload overwrites. A transfer of slices waits
   // for the updates of these slices alone.
   void add_host_waits() {
-    std::vector<std::vector<InstructionId>> last_steps(layout_.buckets.size());  // by bucket, slice
+    // Last host steps, by bucket and slice.
+    std::vector<std::vector<InstructionId>> last_steps(layout_.buckets.size());
     for (InstructionId id = 0; id < plan_.instructions.size(); ++id) {
       const Instruction& instruction = plan_.instructions[id];
       if (!runs_on_host(instruction)) continue;
@@ -292,7 +294,7 @@ class Assembler {
   ByteWaits byte_waits_;
   Plan& plan_;
   const GradientRing& ring_;
-  const std::vector<Slot> slots_;    // by instruction
+  const std::vector<Slot> slots_;    // slot of each instruction
   OnLanes last_backward_ = nowhere;  // each device lane's last instruction before the gate
   std::vector<WantedWait> wanted_;
   // By lifetime. If a lifetime has several prefetches or offloads: the first and the last.

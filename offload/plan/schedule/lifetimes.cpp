@@ -11,7 +11,7 @@ namespace {
 struct Touch {
   Position position = 0;
   bool writes = false;
-  bool begins = false;  // writes, and reads nothing that the bucket held
+  bool begins = false;  // the touch writes, and reads nothing that the bucket held
 };
 
 class LifetimeBuilder {
@@ -90,10 +90,10 @@ class LifetimeBuilder {
     remade_.assign(layout_.buckets.size(), 0);
     last_turn_.assign(graph_.tensors.size(), -1);
     bool any = false;
-    std::uint32_t last_unit = no_id;  // the one in which forward turns into backward
+    std::uint32_t last_unit = no_id;  // the unit in which forward turns into backward
     for (const Op& op : graph_.ops)
       if (op.phase == Phase::forward) last_unit = op.unit;
-    for (OpId id = 0; id < graph_.ops.size(); ++id)  // inputs come before what is made of them
+    for (OpId id = 0; id < graph_.ops.size(); ++id)  // inputs come before results
       for (TensorId tensor : graph_.op(id).writes) {
         const TensorId group = analysis_.group[tensor];
         if (graph_.op(id).phase != Phase::forward || analysis_.remaker[group] != id || !is_rebuilt(group))
@@ -110,7 +110,7 @@ class LifetimeBuilder {
     if (!any) return;
     for (const Op& op : graph_.ops)
       if (op.phase == Phase::forward && op.unit == last_unit)
-        for (TensorId read : op.reads) last_turn_[analysis_.group[read]] = 0;  // still there
+        for (TensorId read : op.reads) last_turn_[analysis_.group[read]] = 0;  // the value is still there
     backward_of_.resize(analysis_.units.size());
     for (OpId id = 0; id < graph_.ops.size(); ++id)
       if (graph_.op(id).phase == Phase::backward) backward_of_[graph_.op(id).unit].push_back(id);
@@ -207,8 +207,8 @@ class LifetimeBuilder {
     at(lifetime).first_moved = first_host_slice(id);
   }
 
-  // Adds gradients or parts of the norm. They land on the host; a resident's gradient stays, except for the
-  // slices that the host updates. If the parameters leave between two units that use them (in two
+  // Adds gradients or parts of the norm. Gradients land on the host; a resident's gradient stays, except for
+  // the slices that the host updates. If the parameters leave between two units that use them (in two
   // micro-batches, or as tied parameters), so does the sum of their gradients.
   void add_landing(BucketId id) {
     const BucketId parameters = layout_.parameters_of[id];
@@ -343,15 +343,15 @@ class LifetimeBuilder {
   const Choices& choices_;
   Draft draft_;
   std::vector<Touch> touches_;            // sorted by bucket, then by position
-  std::vector<std::size_t> first_touch_;  // by bucket, and the end
+  std::vector<std::size_t> first_touch_;  // index of each bucket's first touch, and the end
   std::vector<std::pair<Position, LifetimeId>> uses_;
-  std::vector<std::uint32_t> stages_;  // by position
+  std::vector<std::uint32_t> stages_;  // stage of each position
   std::vector<std::uint32_t> loading_ops_;
-  std::vector<std::uint8_t> rebuilt_;           // by bucket: its unit's replay rebuilds it
-  std::vector<std::uint8_t> remade_;            // by bucket: made anew for each unit that reads it
-  std::vector<std::vector<OpId>> backward_of_;  // by unit; empty if nothing is remade
+  std::vector<std::uint8_t> rebuilt_;           // by bucket: 1 if its unit's replay rebuilds it
+  std::vector<std::uint8_t> remade_;            // by bucket: 1 if it is made anew for each unit that reads it
+  std::vector<std::vector<OpId>> backward_of_;  // backward ops by unit; empty if nothing is remade
   int turn_ = -1;                               // units whose backward has begun, less one
-  std::vector<int> last_turn_;  // by group: the last turn in which it was there, -1 before it is remade
+  std::vector<int> last_turn_;                  // by group: last turn with its value; -1: none yet
 };
 
 }  // namespace

@@ -26,15 +26,17 @@ struct DraftLifetime {
   bool prefetched = false;          // filled by a transfer rather than by its first use
   bool offloaded = false;           // copied to the host after its last use
   bool resident = false;
-  bool whole_step = false;  // has its bytes from the first position to the last, but not across steps
-  bool copy = false;        // written by a replay and read by nobody
+  // Has its bytes from the first position to the last, but does not live across steps.
+  bool whole_step = false;
+  bool copy = false;  // written by a replay and read by nobody
   // If the parameter or gradient is cut: the first slice that transfers move. Transfers move all slices
   // behind it, too.
   std::uint32_t first_moved = 0;
-  // The schedule pass sets these.
+  // The schedule pass sets the four fields below.
   Position first = 0;  // `first` and `last` include the time of transfers
   Position last = 0;
-  Position load = 0;   // where its prefetch may start: `first`, except for a resident, which is always there
+  // First position at which its prefetch may start: `first`, but for residents, which are always there.
+  Position load = 0;
   Position order = 0;  // prefetches that start at one position go by this, then by first use
 };
 
@@ -58,20 +60,20 @@ class Uses {
     const auto p = static_cast<std::size_t>(position);
     return {ids_.data() + begins_[p], begins_[p + 1] - begins_[p]};
   }
-  std::vector<LifetimeId>& all() { return ids_; }  // position by position
+  std::vector<LifetimeId>& all() { return ids_; }  // lifetimes of all positions, one position after another
 
  private:
-  std::vector<std::size_t> begins_;  // by position, and the end
+  std::vector<std::size_t> begins_;  // first index of each position, and the end
   std::vector<LifetimeId> ids_;
 };
 
 // A compute sequence with its lifetimes, which have no places yet.
 struct Draft {
-  std::vector<SequenceStep> sequence;  // by position
+  std::vector<SequenceStep> sequence;  // steps of the sequence, one per position
   Position backward_end = 0;           // position of the first update launch, or the end
   std::vector<DraftLifetime> lifetimes;
   Uses uses;
-  std::vector<std::uint8_t> speculated;  // as in Choices
+  std::vector<std::uint8_t> speculated;  // Choices::speculated
   EarlyUpdates early_updates = EarlyUpdates::undoable;
   // True if the host updates this parameter bucket before the gate.
   bool speculates(BucketId parameters) const { return !speculated.empty() && speculated[parameters] != 0; }

@@ -33,7 +33,7 @@ class LiveBytes {
   Position last_above(std::size_t node, Position begin, Position end, Position first, Position last,
                       std::int64_t limit) const;
 
-  Position size_ = 1;  // a power of two
+  Position size_ = 1;  // leaves of the tree: a power of two
   std::vector<Node> nodes_;
 };
 

@@ -14,8 +14,9 @@
 namespace stowage {
 namespace {
 
-constexpr std::size_t most_searched = 500;  // lifetimes: more are not placed by the branch-and-bound search
-constexpr std::uint64_t most_search_nodes = 50'000;  // of the branch-and-bound search
+// Drafts with more lifetimes are not placed by the branch-and-bound search.
+constexpr std::size_t most_searched = 500;
+constexpr std::uint64_t most_search_nodes = 50'000;  // limit of nodes in the branch-and-bound search
 constexpr Bytes small_part = 1024;  // the beam places items of at most 1/small_part of the live bytes last
 // Coherences of the beam search (src/placement/methods.h), in the order in which they are tried.
 constexpr double coherences[] = {0.35, 0.8, 0.55};

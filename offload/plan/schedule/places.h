@@ -24,7 +24,7 @@ class KnownPlaces {
  private:
   struct Places {
     std::optional<std::vector<Bytes>> low{};
-    std::map<Bytes, std::optional<std::vector<Bytes>>> within{};  // by capacity
+    std::map<Bytes, std::optional<std::vector<Bytes>>> within{};  // places by capacity
   };
   struct IsBefore {
     bool operator()(const std::vector<PlacementItem>& a, const std::vector<PlacementItem>& b) const;

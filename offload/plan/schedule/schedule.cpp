@@ -29,7 +29,8 @@ void set_uses(Draft& draft) {
 // Returns live bytes by position. `of` returns the interval in which a lifetime is live.
 template <class Interval>
 std::vector<Bytes> live_bytes(const Draft& draft, const BucketLayout& layout, Interval&& of) {
-  std::vector<Bytes> live(draft.sequence.size() + 1, 0);  // first differences, which wrap around
+  // Bytes that begin less bytes that end, by position; unsigned, so they wrap around.
+  std::vector<Bytes> live(draft.sequence.size() + 1, 0);
   for (const DraftLifetime& lifetime : draft.lifetimes) {
     const auto [first, last] = of(lifetime);
     live[static_cast<std::size_t>(first)] += layout.buckets[lifetime.bucket].bytes;
@@ -187,7 +188,8 @@ class Walk {
   // `starts`: when the compute lane's ops start. On the peer lane each op ends before the next one starts.
   std::vector<double> latest_starts(const std::vector<double>& starts) const {
     std::vector<double> due(starts);
-    std::vector<double> needed(draft_.lifetimes.size(), starts.back());  // by lifetime
+    // Latest time at which the lifetime must be ready.
+    std::vector<double> needed(draft_.lifetimes.size(), starts.back());
     double next = starts.back();
     for (std::size_t p = draft_.sequence.size(); p-- > 0;) {
       const auto position = static_cast<Position>(p);
@@ -324,16 +326,16 @@ class Walk {
   LiveBytes live_;
   std::vector<LifetimeId> prefetches_, offloads_;
   std::size_t next_prefetch_ = 0, next_offload_ = 0;
-  std::vector<Position> latest_;  // by prefetch
-  std::vector<double> starts_;    // by position, so far
+  std::vector<Position> latest_;  // latest start of each prefetch
+  std::vector<double> starts_;    // start of each position so far
   double now_ = 0, link_free_ = 0, offload_free_ = 0;
-  Position claimed_ = 0;  // by the last prefetch; the link works in order of need
+  Position claimed_ = 0;  // position of the last prefetch; the link works in order of need
   std::array<Queue, 2> leaving_;
   Bytes leaving_bytes_ = 0;
   // The four members below serve the peer lane.
-  std::vector<double> ready_;  // by lifetime: when its prefetch, or its last use so far, ends
+  std::vector<double> ready_;  // by lifetime: time at which its prefetch, or its last use so far, ends
   double peer_free_ = 0;
-  std::vector<Position> latest_of_op_;  // by position
+  std::vector<Position> latest_of_op_;  // latest start of the op at each position
   std::vector<Position> bucket_left_;   // by bucket: the end of its uses so far
 };
 

@@ -1,8 +1,8 @@
 // Schedule pass: when transfers happen, as arena intervals that include their time.
 //
 // In a serial schedule every transfer stands between two ops. Otherwise the step is walked through once,
-// stalls included. Prefetches go in order of need, the earliest deadline first. Each starts as early as the
-// link is free, the host has its value and there are bytes for it. But it starts no earlier than one
+// stalls included. Prefetches go in order of need, the earliest deadline first. Each prefetch starts as soon
+// as the link is free, the host has its value and there are bytes for it. But it starts no earlier than one
 // transfer's time before the latest start that is in time for it and for the prefetches behind it; the time
 // to spare absorbs jitter. Offloads start at last use, and their bytes are free one transfer's time after
 // their end. If an op has no room under the `cap`, it waits for offloads to end. No position has more live
@@ -15,12 +15,12 @@ namespace stowage {
 
 // Seconds that ops and transfers take, without waiting.
 struct Durations {
-  std::vector<double> sequence;  // by position
-  std::vector<double> h2d;       // by bucket
-  std::vector<double> d2h;       // by bucket
-  // By bucket: when the host has its value, from the step's begin. Parameters that the host updates are ready
-  // at the end of the update. A parameter that is cut is ready when its slices can come one behind the other
-  // without waiting for updates. Every other bucket that comes in is ready at 0.
+  std::vector<double> sequence;  // seconds of each position
+  std::vector<double> h2d;       // seconds to bring a bucket in
+  std::vector<double> d2h;       // seconds to take a bucket out
+  // By bucket: seconds from the step's begin until the host has its value. Parameters that the host updates
+  // are ready at the end of the update. A parameter that is cut is ready when its slices can come one behind
+  // the other without waiting for updates. Every other bucket that comes in is ready at 0.
   std::vector<double> ready;
 };
 Durations make_durations(const Graph& graph, const Draft& draft, const BucketLayout& layout,
@@ -39,7 +39,7 @@ Bytes scheduled_peak_bytes(const Draft& draft, const BucketLayout& layout);
 // whatever its cap.
 Bytes serial_peak_bytes(const Draft& draft, const BucketLayout& layout);
 
-// Both functions set `first`, `last`, `load` and `order` of every lifetime. They join lifetimes of a bucket
+// Both functions set `first`, `last`, `load` and `order` of every lifetime. Both join lifetimes of a bucket
 // that would touch, and drop the transfers between them.
 Draft schedule_serially(Draft draft);
 Draft schedule_within(Draft draft, const Durations& durations, const BucketLayout& layout,

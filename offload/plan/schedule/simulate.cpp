@@ -8,7 +8,7 @@
 namespace stowage {
 namespace {
 
-// The WorkTime of each instruction of a plan.
+// Computes the WorkTime of each instruction of a plan.
 class Works {
  public:
   Works(const Graph& graph, const Plan& plan, const Machine& machine, Clipping clipping)
@@ -57,7 +57,7 @@ class Works {
   const Plan& plan_;
   const Machine& machine_;
   Clipping clipping_;
-  std::vector<InstructionId> speculations_;  // by op
+  std::vector<InstructionId> speculations_;  // the op's speculating instruction, by op
 };
 
 // Times the instructions in the plan's own order, as if no lane slowed another.

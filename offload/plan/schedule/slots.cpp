@@ -146,8 +146,8 @@ class SlotMaker {
   const Draft& draft_;
   const GradientRing& ring_;
   std::vector<Slot> slots_;
-  Bytes undo_bytes_ = 0;                 // of the early updates so far
-  std::vector<Position> last_transfer_;  // by bucket
+  Bytes undo_bytes_ = 0;                 // undo bytes of the early updates so far
+  std::vector<Position> last_transfer_;  // position of the last transfer, by bucket
 };
 
 }  // namespace

@@ -12,11 +12,11 @@ namespace stowage {
 
 // An instruction of a plan, without its waits, and its place in the plan's order.
 struct Slot {
-  // The order at one position: its prefetches, its op, and then all that stands behind the op.
+  // Places at one position, in order: its prefetches, its op, and then the instructions behind the op.
   enum class Place : std::uint8_t { prefetch, compute, offload, early, gate, host };
   Position position = 0;
   Place place = Place::compute;
-  std::pair<Position, Position> order{};  // within the place
+  std::pair<Position, Position> order{};  // order within the place
   InstructionKind kind = InstructionKind::launch;
   LaneRole lane = LaneRole::compute;
   OpId op = no_id;
@@ -25,7 +25,7 @@ struct Slot {
 };
 
 // Returns the slots in the plan's order. The undo records of speculated updates stand one behind the other,
-// from byte 0 on. `ring`: the draft's.
+// from byte 0 on. `ring`: the gradient ring of the draft.
 std::vector<Slot> make_slots(const Graph& graph, const BucketLayout& layout, const Draft& draft,
                              const GradientRing& ring);
 

@@ -11,7 +11,7 @@ namespace {
 
 using placement::Block;
 
-constexpr int passes = 2;  // a lifetime that moves frees its old offset for others
+constexpr int passes = 2;  // a second pass can use the offsets that moved lifetimes left
 
 class TransferPlaces {
  public:
@@ -113,12 +113,13 @@ class TransferPlaces {
   const Problem& problem_;
   const Draft& draft_;
   std::vector<Bytes> offsets_;
-  Bytes capacity_ = 0, bottom_ = 0;  // bottom_: the residents' end
-  std::vector<Block> blocks_;        // by lifetime
+  Bytes capacity_ = 0, bottom_ = 0;  // bottom_: where the residents end
+  std::vector<Block> blocks_;        // block of each lifetime
   placement::Windows windows_;
   std::vector<std::vector<LifetimeId>> in_window_;
-  std::vector<double> begins_;                  // by position, in seconds, if no op waits
-  std::vector<std::pair<Bytes, Bytes>> taken_;  // bytes [begin, end) of other lifetimes; used by move()
+  std::vector<double> begins_;  // begin of each position in seconds, if no op waits
+  // Ranges [begin, end) of other lifetimes' bytes; used by move().
+  std::vector<std::pair<Bytes, Bytes>> taken_;
 };
 
 }  // namespace

@@ -46,7 +46,7 @@ class WaitedFor {
     return ids_.begin() + static_cast<std::ptrdiff_t>(index);
   }
 
-  std::vector<std::size_t> begins_, ends_;  // by waiter
+  std::vector<std::size_t> begins_, ends_;  // ranges of waits, by waiter
   std::vector<InstructionId> ids_;
 };
 
@@ -91,8 +91,8 @@ class Reducer {
     }
   }
 
-  // Here `clock` counts the instructions of the step before that have ended when `id` starts. First it has
-  // all that come before the gate of that step, and those of the same lane.
+  // Here `clock` counts the instructions of the step before that have ended when `id` starts. At first the
+  // clock holds all instructions before that step's gate, and all of the same lane.
   void reduce_step_before() {
     std::array<InstructionId, lane_roles> previous;
     previous.fill(no_id);
@@ -116,8 +116,8 @@ class Reducer {
   Plan& plan_;
   WaitedFor this_step_, step_before_;
   std::vector<std::uint32_t> number_;  // by instruction: 1-based place in its lane
-  std::vector<Clock> now_;             // by instruction: ended of its own step, itself included
-  std::vector<Clock> before_;          // by instruction: ended of the step before
+  std::vector<Clock> now_;  // by instruction: instructions of its own step that have ended, itself included
+  std::vector<Clock> before_;  // by instruction: instructions of the step before that have ended
 };
 
 class LaneWaits {
@@ -173,7 +173,7 @@ class LaneWaits {
   const Draft& draft_;
   const Plan& plan_;
   std::vector<WantedWait>& wanted_;
-  std::vector<Newest> newest_;  // by lifetime
+  std::vector<Newest> newest_;  // by lifetime: its newest uses
 };
 
 }  // namespace

@@ -22,8 +22,8 @@ void reduce_waits(Plan& plan, const std::vector<WantedWait>& wanted);
 
 // Adds to `wanted` the waits between the compute lane and the peer lane. An instruction that reads a lifetime
 // waits for the last instruction of each lane that wrote it. An instruction that writes a lifetime waits for
-// the last ones that read or wrote it. For a resident both also wait for the last ones of the step before.
-// Requires that `plan` has its instructions in order.
+// the last ones that read or wrote it. For a resident, both kinds of instruction also wait for the last ones
+// of the step before. Requires that `plan` has its instructions in order.
 void want_lane_waits(const BucketLayout& layout, const Draft& draft, const Plan& plan,
                      std::vector<WantedWait>& wanted);
 

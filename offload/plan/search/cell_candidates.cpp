@@ -37,10 +37,10 @@ void apply(const Change& change, const Problem& problem, Choices& choices) {
     choose(problem.items[change.index], static_cast<ActivationChoice>(change.level), choices);
 }
 
-// Searches locally around choices. It serves small graphs, where rounding the residency program's answer
-// costs most. Changes the choices of one item or parameter bucket, or of two, as long as `is_better` says
-// that a change is better. Asks about at most `trials` changes, and about none if the graph has more single
-// changes than that.
+// Searches locally around choices. The search is for small graphs, where rounding the residency program's
+// answer costs most. Changes the choices of one item or parameter bucket, or of two, as long as `is_better`
+// says that a change is better. Asks about at most `trials` changes, and about none if the graph has more
+// single changes than that.
 void improve_choices(const Problem& problem, Choices choices, std::size_t trials,
                      const std::function<bool(const Choices&)>& is_better) {
   const auto take = [&](const Change& one, const Change& other) {
@@ -71,9 +71,9 @@ class CandidateFinder {
   CandidateFinder(const CellSize& size, const PlannerSettings& settings, TriedChoices& tried)
       : size_(size), settings_(settings), tried_(tried) {}
 
-  // Adds the candidates of each variant, room by room. A mixture that does not fit ends no variant, since its
-  // time says nothing. The program knows too little of the order of slices' updates, so each of
-  // PlannerSettings::slice_shares is tried with the best room of a variant.
+  // Adds the candidates of each variant, room by room. A variant goes on after a mixture that does not fit,
+  // since the time of such a mixture says nothing. The program knows too little of the order of slices'
+  // updates, so each of PlannerSettings::slice_shares is tried with the best room of a variant.
   void add_from(const std::vector<std::unique_ptr<CellVariant>>& variants) {
     std::vector<Turn> turns;
     for (const auto& variant : variants) turns.push_back({variant.get()});
@@ -153,8 +153,8 @@ class CandidateFinder {
  private:
   struct Turn {
     const CellVariant* variant = nullptr;
-    bool is_over = false;  // less room brings nothing better
-    Bytes best_bytes = 0;  // the room of the best choices, whose estimate is `least`
+    bool is_over = false;  // true once less room brings nothing better
+    Bytes best_bytes = 0;  // room of the best choices, whose estimate is `least`
     double least = std::numeric_limits<double>::infinity();
   };
   void add_room(double room, Turn& turn) {
@@ -229,7 +229,7 @@ class CandidateFinder {
   std::vector<CellCandidate> found_;
   bool all_fit_ = true;
   std::size_t sketches_ = 0;
-  std::size_t work_ = 0;  // ops of all schedules, known ones among them
+  std::size_t work_ = 0;  // ops of all schedules made, known ones included
   Bytes most_host_ = 0;
 };
 

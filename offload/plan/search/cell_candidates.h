@@ -19,8 +19,8 @@ struct CellVariant {
 
 struct CellSize {
   Bytes device = 0, host = 0;
-  bool least_host = false;  // `host` does not count: host bytes are to be as few as possible
-  bool smallest = false;    // no cell has less device memory
+  bool least_host = false;  // the fewest host bytes are wanted, and `host` does not count
+  bool smallest = false;    // the cell is one with the least device memory
   // Choices to which the program gives a longer time are left out.
   double most_seconds = std::numeric_limits<double>::infinity();
 };
@@ -38,9 +38,9 @@ struct CellCandidate {
 class TriedChoices {
  public:
   struct Trial {
-    bool fits = false;     // into the device memory; if not, nothing more is known
-    bool is_kept = false;  // some cell has it as a candidate
-    double seconds = 0;    // as in CellCandidate
+    bool fits = false;     // the choices fit into the device memory; if not, nothing more is known
+    bool is_kept = false;  // some cell has these choices as a candidate
+    double seconds = 0;    // the same estimate as in CellCandidate
     Bytes host_bytes = 0;
     Bytes serial_bytes = 0;
   };
@@ -57,10 +57,10 @@ struct CellSearch {
   // Choices that were scheduled anew or found in TriedChoices, without those that a cell of the same device
   // memory already has as candidates. A measure of the search's work.
   std::size_t sketches = 0;
-  // The most host bytes of the programs' mixtures and of candidates that fit. Any host memory between this
-  // and CellSize::host has the same candidates.
+  // The most host bytes of the programs' mixtures and of candidates that fit. Cells with any host memory
+  // between these bytes and CellSize::host have the same candidates.
   Bytes most_host = 0;
-  bool is_limited = false;  // PlannerSettings::most_cell_work ended it
+  bool is_limited = false;  // the limit PlannerSettings::most_cell_work ended the search
 };
 
 // Returns the candidates, the best estimate first; with `least_host` the fewest host bytes first. `tried`:

@@ -13,7 +13,7 @@ namespace {
 
 constexpr double unlimited_seconds = std::numeric_limits<double>::infinity();
 
-// Returns amounts of device memory up to the need. More memory than that has the same answer.
+// Returns amounts of device memory up to the need. More memory than the need has the same answer.
 std::vector<Bytes> device_grid(Bytes minimum, Bytes need, const PlannerSettings& settings) {
   std::vector<Bytes> grid;
   const double fine_end = static_cast<double>(minimum) * settings.fine_range;
@@ -65,7 +65,7 @@ bool Cells::may_take_less(std::size_t index, Bytes host, double seconds) {
     if (known != bounds.end()) return known->second;
     return bounds[device] = lower_bound(for_bound_, {devices_[device], host}).seconds;
   };
-  std::size_t too_small = 0;  // behind the last index with a bound of no less than `seconds`
+  std::size_t too_small = 0;  // one past the last index whose bound is at least `seconds`
   for (const auto& [device, bound] : bounds) {
     if (device >= index) break;
     if (bound < seconds) return true;
@@ -172,8 +172,8 @@ std::size_t Cells::work_of(const Cell& cell) const {
   return cell.search.sketches * variants_.front()->problem->graph->ops.size();
 }
 
-// Starts with the least host memory that is not below the budget, since a rounded plan may take less than its
-// program was given, and goes down.
+// The walk goes down from the least host memory that is not below the budget, since a rounded plan may take
+// less than its program was given.
 bool Cells::improve_in_row(std::size_t device, const Budget& budget, Search search,
                            std::optional<RankedPlan>& best, Work& work) {
   const std::size_t most_columns = settings_.most_work * (device == 0 ? settings_.smallest_work : 1);
@@ -186,8 +186,8 @@ bool Cells::improve_in_row(std::size_t device, const Budget& budget, Search sear
     if (best && !is_first && work.columns > most_columns) {
       work.is_limited = true;
       if (device != 0) return false;
-      // The mixtures' roundings have had enough work. Host memory that no mixture fits into has choices
-      // of another kind.
+      // The limit of work for roundings of mixtures is reached. Cells with host memory that no mixture fits
+      // into are still searched: their choices are of another kind.
       is_last = true;
       if (floor > 0) {
         ++h;
@@ -246,7 +246,7 @@ std::optional<RankedPlan> Cells::least_host_plan(Bytes device) {
   const auto above = std::upper_bound(devices_.begin(), devices_.end(), device);
   for (auto i = static_cast<std::size_t>(above - devices_.begin()); i-- > 0;) {
     Cell& of = cell({i, hosts_.size()}, unlimited_seconds);
-    for (Candidate* candidate : of.candidates) {  // in rising order of host bytes
+    for (Candidate* candidate : of.candidates) {  // candidates are in rising order of host bytes
       if (!candidate->outcome.is_final)
         candidate->outcome = outcome_of(*candidate, of.device, unlimited_seconds);
       if (candidate->outcome.plan) return candidate->outcome.plan;
@@ -298,8 +298,9 @@ Cells::Outcome Cells::outcome_of(const Candidate& candidate, Bytes capacity, dou
 
 namespace {
 
-constexpr std::size_t fewest_work = 3;  // times the work of the search without a limit
-constexpr Bytes closest_part = 100;     // the smallest step is this part of the fewest bytes: a hundredth
+// Work limit, as a multiple of the work of the search without a host limit.
+constexpr std::size_t fewest_work = 3;
+constexpr Bytes closest_part = 100;  // the smallest step is a hundredth of the fewest bytes
 
 class FewestSearch {
  public:

@@ -64,7 +64,7 @@ class Cells {
     // False: not tried yet, or given up because it was not going to beat the best plan of the budget that
     // asked. A later budget tries it again.
     bool is_final = false;
-    std::optional<RankedPlan> plan{};  // none although final: no schedule of the candidate finds places
+    std::optional<RankedPlan> plan{};  // nullopt in a final cell: no schedule of the candidate finds places
   };
   struct Candidate {
     CellCandidate of;
@@ -74,7 +74,7 @@ class Cells {
     Bytes device = 0;
     std::vector<Candidate*> candidates;
     CellSearch search;
-    double most_seconds = 0;  // choices with a longer time by the program were not looked for
+    double most_seconds = 0;  // choices that the program gives a longer time were not looked for
   };
   // An index into devices_ and an index into hosts_; hosts_.size() stands for as few host bytes as possible.
   using Key = std::pair<std::size_t, std::size_t>;
@@ -83,13 +83,13 @@ class Cells {
   // for less (columns).
   struct Work {
     std::size_t rows = 0, columns = 0;
-    bool is_limited = false;  // a limit of work has left something out
+    bool is_limited = false;  // a limit of work cut the search short
   };
   std::size_t work_of(const Cell& cell) const;
   enum class Search : std::uint8_t {
     fastest,
-    again,  // follows a search of a larger budget, and ends by PlannerSettings::patience alone
-    any,    // the first plan ends it
+    again,  // a search after one with a larger budget; PlannerSettings::patience alone ends it
+    any,    // a search that ends with the first plan
   };
   // Makes one search, from the largest cell that fits down.
   bool improve_within(const Budget& budget, Search search, std::optional<RankedPlan>& best);
@@ -114,27 +114,29 @@ class Cells {
   std::size_t all_work_ = 0;
   const Problem& for_bound_;
   const PlannerSettings& settings_;
-  std::vector<Bytes> devices_;  // rising
-  std::vector<Bytes> hosts_;    // falling
+  std::vector<Bytes> devices_;  // amounts of device memory, rising
+  std::vector<Bytes> hosts_;    // amounts of host memory, falling
   std::vector<std::unique_ptr<CellVariant>> variants_;
   std::map<Key, Cell> cells_;
   // Indexed by device memory: the candidates of its cells, which share what is found out about them.
   std::map<std::size_t, std::vector<std::unique_ptr<Candidate>>> candidates_;
-  std::map<std::size_t, TriedChoices> tried_;  // by index of device memory
+  std::map<std::size_t, TriedChoices> tried_;  // choices tried, by index of device memory
   KnownPlaces places_;
   struct Floor {
     double seconds = 0;
-    Bytes host_bytes = 0;  // of the program's answer
+    Bytes host_bytes = 0;  // host bytes of the program's answer
   };
   // Indexed by variant and device memory, then by host memory.
   std::map<std::pair<const CellVariant*, std::size_t>, std::map<std::size_t, Floor>> floors_;
-  std::map<Bytes, std::map<std::size_t, double>> bounds_;  // by host memory and index of device memory
+  // Lower bounds by host memory and index of device memory.
+  std::map<Bytes, std::map<std::size_t, double>> bounds_;
 };
 
-// The fewest host bytes that a step's plans take within some device memory. A refusal names them.
+// The fewest host bytes that a step's plans take within some device memory. An Infeasible
+// answer names these bytes.
 struct FewestHost {
   std::vector<RankedPlan> plans;  // all plans that the search found
-  Bytes bytes = unlimited;        // the fewest of all; unlimited: there is no plan
+  Bytes bytes = unlimited;        // fewest host bytes of all plans; unlimited: there is no plan
   // True: the search ended before a budget of a hundredth less was searched in vain, so fewer bytes may do.
   bool at_most = false;
 };

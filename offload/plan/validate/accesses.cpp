@@ -9,7 +9,7 @@ namespace {
 
 // Bytes [begin, end) of a lifetime or host bucket, touched by an instruction.
 struct Touch {
-  InstructionId instruction = no_id;  // no_id: the step's beginning
+  InstructionId instruction = no_id;  // no_id: the access is at the step's beginning
   Bytes begin = 0;
   Bytes end = 0;
   bool write = false;
@@ -203,7 +203,7 @@ std::vector<std::vector<LifetimeId>> arena_neighbours(const Plan& plan) {
   std::vector<std::vector<LifetimeId>> neighbours(ranges.size());
   for (auto lower = ranges.begin(); lower != ranges.end(); ++lower) {
     for (auto upper = lower + 1; upper != ranges.end() && upper->begin < lower->end; ++upper) {
-      if (lower->begin >= upper->end) continue;  // it is empty, or its end is too large a number
+      if (lower->begin >= upper->end) continue;  // the interval is empty, or its end is too large a number
       neighbours[lower->id].push_back(upper->id);
       neighbours[upper->id].push_back(lower->id);
     }

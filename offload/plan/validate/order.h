@@ -36,8 +36,8 @@ class Order {
   // each step's beginning.
   static constexpr std::size_t chains = lane_roles + unrolled_steps;
   struct Link {
-    std::uint32_t of = 0;      // the chain
-    std::uint32_t number = 0;  // the place in the chain, from 1
+    std::uint32_t of = 0;      // number of the chain
+    std::uint32_t number = 0;  // the node's place in the chain, from 1
   };
   using Counts = std::array<std::uint32_t, chains>;
 
@@ -48,9 +48,9 @@ class Order {
 
   std::uint32_t stride_;
   bool sound_ = true;
-  std::vector<std::vector<std::uint32_t>> predecessors_;  // by node
-  std::vector<Link> chain_;                               // by node
-  std::vector<Counts> ended_before_;                      // by node: the number of nodes of each chain
+  std::vector<std::vector<std::uint32_t>> predecessors_;  // predecessors of each node
+  std::vector<Link> chain_;                               // chain of each node
+  std::vector<Counts> ended_before_;  // by node: how many nodes of each chain have ended before it
 };
 
 }  // namespace stowage::validation

@@ -40,7 +40,7 @@ void check_host_memory(const Graph& graph, const Plan& plan, const Places& place
 
 // Follows every value through three steps, in the order of the list. A value is (tensor, version): the step
 // that made it or, for parameters and optimizer state, the number of its updates. Each read in step s must
-// meet version s. So nothing is read before it is there or after its bytes serve another value, no parameter
+// find version s. So nothing is read before it is there or after its bytes serve another value, no parameter
 // is stale or updated twice, every gradient of the step is there before the gate, and the loss reaches the
 // host. Since check_arena and check_host_memory leave no conflicting pair unordered, a result for this order
 // holds for any order.

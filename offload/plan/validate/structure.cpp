@@ -154,7 +154,7 @@ void check_apart(const Graph& graph, const Plan& plan, Report& report) {
               [](const BucketTensor& a, const BucketTensor& b) { return a.offset < b.offset; });
     for (std::size_t i = 0; i < members.size(); ++i) {
       const Bytes end = members[i].offset + graph.tensor(members[i].tensor).bytes();
-      if (is_inside_its_whole(graph, members[i].tensor)) continue;  // its whole tensor is checked
+      if (is_inside_its_whole(graph, members[i].tensor)) continue;  // the whole tensor is checked instead
       for (std::size_t k = i + 1; k < members.size() && members[k].offset < end; ++k) {
         if (is_inside_its_whole(graph, members[k].tensor)) continue;
         if (leader[members[i].tensor] == leader[members[k].tensor]) continue;

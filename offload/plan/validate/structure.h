@@ -10,7 +10,7 @@ namespace stowage::validation {
 // The place of each tensor, by tensor. Complete only if check_buckets found nothing.
 struct Places {
   std::vector<BucketId> bucket;
-  std::vector<Bytes> offset;  // inside the bucket
+  std::vector<Bytes> offset;  // offset inside the bucket
 };
 
 // Checks that every tensor is in exactly one bucket, inside its bytes; that aliases are at one place, slices
@@ -19,7 +19,7 @@ struct Places {
 Places check_buckets(const Graph& graph, const Plan& plan, Report& report);
 
 // Checks that ids are in range, and that each instruction is on a lane for its kind and has the fields of its
-// kind. All checks below may index freely if this one has found nothing.
+// kind. All checks below may use ids as indices if this check has found nothing.
 void check_ids(const Graph& graph, const Plan& plan, Report& report);
 
 // Checks that every lifetime lies inside the arena, at a multiple of the plan's alignment. Requires that

@@ -60,7 +60,7 @@ void check_totals(const Plan& plan, const Budget& budget, Report& report) {
   Bytes host = 0;
   Bytes pinned = 0;
   for (const Bucket& bucket : plan.buckets) {
-    if (bucket.in_ring()) continue;  // check_buckets looks at its bytes
+    if (bucket.in_ring()) continue;  // check_buckets checks the bucket's bytes in the ring
     host += bucket.on_host() ? bucket.bytes : 0;
     pinned += bucket.pinned() ? bucket.bytes : 0;
   }

@@ -8,14 +8,14 @@ namespace stowage::validation {
 namespace {
 
 struct Value {
-  TensorId tensor = no_id;  // no_id: undefined bytes
+  TensorId tensor = no_id;  // no_id: the bytes are undefined
   std::uint32_t version = 0;
-  bool is_speculated = false;  // made by a speculated update, and not committed yet
-  OpId by = no_id;             // the op that made it on the host
+  bool is_speculated = false;  // a speculated update made the value, and its commit has not run yet
+  OpId by = no_id;             // the op that made the value on the host
 };
 
-// The values of one copy of a bucket, by offset inside it. Aliases stand at one offset. A tensor that is cut
-// is known by its slices alone: it has a value if all its slices have.
+// The values of one copy of a bucket, by offset inside it. Tensors joined by an alias have one offset. A
+// tensor that is cut is known by its slices alone: it has a value if all its slices have.
 using Copy = std::map<Bytes, Value>;
 
 class Memory {
@@ -158,8 +158,8 @@ class Memory {
     }
   }
 
-  // An update before the gate does not look at the clip scale. Only its commit may read what a
-  // speculated update leaves.
+  // An update before the gate does not look at the clip scale. Values that a speculated update leaves may be
+  // read by its commit only.
   void run_on_host(InstructionId id) {
     const Instruction& instruction = plan_.instructions[id];
     const Op& op = graph_.op(instruction.op);
@@ -265,12 +265,12 @@ class Memory {
   const Places& places_;
   const Order& order_;
   Report& report_;
-  std::vector<Copy> host_;   // by bucket
-  std::vector<Copy> arena_;  // by lifetime
+  std::vector<Copy> host_;   // the host's copy of each bucket
+  std::vector<Copy> arena_;  // the device's copy of each lifetime
   std::vector<std::vector<LifetimeId>> neighbours_;
-  std::vector<std::vector<LifetimeId>> ending_;          // by instruction
-  std::vector<std::vector<LifetimeId>> stays_of_;        // by bucket: lifetimes without an end
-  std::vector<std::vector<InstructionId>> offloads_of_;  // by bucket
+  std::vector<std::vector<LifetimeId>> ending_;          // lifetimes that end behind each instruction
+  std::vector<std::vector<LifetimeId>> stays_of_;        // lifetimes without an end, by bucket
+  std::vector<std::vector<InstructionId>> offloads_of_;  // offloads of each bucket
   std::vector<std::vector<InstructionId>> makers_of_;  // by tensor: instructions on the device that write it
   std::vector<std::vector<TensorId>> pieces_;          // by tensor: its slices, or itself
   std::uint32_t step_ = 0;
