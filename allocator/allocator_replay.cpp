@@ -16,7 +16,7 @@
 namespace stowage {
 namespace {
 
-// A lane that does not end within this time may depend on a thread that waits for the allocator.
+// A lane that is busy for longer may depend on a thread that waits for the allocator: the plan then gives up.
 constexpr std::chrono::seconds longest_wait{2};
 constexpr std::chrono::microseconds between_looks{20};
 

@@ -18,7 +18,8 @@
 
 namespace stowage::caching {
 
-// What a place needs before a block can have it, from best to worst.
+// Ranks places for a block, best first: usable at once, usable once other lanes have been waited for, or
+// usable once memory is mapped there.
 enum class Need : std::uint8_t { nothing, waits, memory };
 
 struct Place {

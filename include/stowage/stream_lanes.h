@@ -27,8 +27,8 @@ class StreamLanes {
   void* stream(LaneId lane) const;
   std::vector<LaneId> lanes() const;
   // Call before the stream is destroyed, since a new stream may get its handle. Waits for the stream's work.
-  // Whoever knows the lane must have forgotten it (CachingAllocator::retire_stream). Does nothing for an
-  // unknown stream.
+  // REQUIRES: no allocator uses the lane any more (CachingAllocator::retire_stream was called). Does nothing
+  // for an unknown stream.
   void forget(void* stream);
 
  private:

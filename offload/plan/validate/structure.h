@@ -7,6 +7,9 @@
 
 namespace stowage::validation {
 
+// Returns whether `bytes` bytes at `offset` lie within `room` bytes, without overflow.
+inline bool fits(Bytes offset, Bytes bytes, Bytes room) { return bytes <= room && offset <= room - bytes; }
+
 // The place of each tensor, by tensor. Complete only if check_buckets found nothing.
 struct Places {
   std::vector<BucketId> bucket;
