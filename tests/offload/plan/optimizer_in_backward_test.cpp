@@ -383,8 +383,9 @@ INSTANTIATE_TEST_SUITE_P(
               "has bytes of the gradient ring, which are not for it"},
         Break{"before_its_gradient",
               [](Graph&, Plan& plan) {
-                for (InstructionId id = 0; id < plan.gate; ++id)
-                  if (is_early(plan, id)) plan.instructions[id].waits.clear();
+                InstructionId id = 0;
+                while (!is_early(plan, id)) ++id;
+                plan.instructions[id].waits.clear();
               },
               "(gradient lost)"},
         Break{"clipping",
