@@ -13,7 +13,7 @@ namespace {
 
 Graph gpt_graph(std::int64_t layers) {
   GraphBuilder builder;
-  const Gpt model = gpt(builder, {.layers = layers});
+  const BuiltModel model = gpt(builder, {.layers = layers});
   return builder.finish(model.loss, AdamW{});
 }
 

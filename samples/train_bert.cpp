@@ -2,5 +2,5 @@
 #include "samples/run/program.h"
 
 int main(int count, char** arguments) {
-  return stowage::samples::run_program(stowage::ModelKind::bert, count, arguments);
+  return stowage::samples::run_program(stowage::samples::Program::train_bert, count, arguments);
 }

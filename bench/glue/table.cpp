@@ -38,17 +38,25 @@ void print_table(const char* model, const Graph& graph, double width_bytes) {
 void print_tables() {
   constexpr double width_bytes = 65536.0 * 768 * 2;
   GraphBuilder gpt_builder(DataType::bf16);
-  const Gpt small = gpt(gpt_builder, {.layers = 12,
-                                      .width = 768,
-                                      .heads = 12,
-                                      .vocabulary = 50257,
-                                      .sequence = 1024,
-                                      .batch = 64,
-                                      .padded_vocabulary = 50304});
+  const BuiltModel small = gpt(gpt_builder, {.layers = 12,
+                                             .width = 768,
+                                             .heads = 12,
+                                             .vocabulary = 50257,
+                                             .sequence = 1024,
+                                             .batch = 64,
+                                             .padded_vocabulary = 50304});
   print_table("GPT-2 124M, bf16, 64 samples of 1,024 tokens, no dropout:",
               gpt_builder.finish(small.loss, AdamW{}), width_bytes);
   GraphBuilder bert_builder(DataType::bf16);
-  const Bert base = bert(bert_builder, {.batch = 128, .dropout = 0.1, .pretraining = true});
+  const BuiltModel base = bert(bert_builder, {.layers = 12,
+                                              .width = 768,
+                                              .heads = 12,
+                                              .vocabulary = 30528,
+                                              .sequence = 512,
+                                              .batch = 128,
+                                              .dropout = 0.1,
+                                              .epsilon = 1e-12,
+                                              .pretraining = true});
   print_table("\nBERT-base in pre-training, bf16, 128 samples of 512 tokens, dropout 0.1:",
               bert_builder.finish(base.loss, AdamW{}), width_bytes);
 }

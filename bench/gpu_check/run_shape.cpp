@@ -86,7 +86,7 @@ OpProfile own_profile(const RunOptions& options, Place& place) {
     shape.batch = samples;
     ShapedModel model = build(shape);
     const auto tokens = static_cast<std::int32_t>(shape.vocabulary);
-    return ProbedStep{std::move(model.graph), {{model.tokens.id, 0, tokens}, {model.targets.id, 0, tokens}}};
+    return ProbedStep{std::move(model.graph), {{model.tokens, tokens}, {model.targets, tokens}}};
   };
   return profile_of_step(*place.device, place.machine, {.device = arena, .host = options.host_memory},
                          options.shape.batch, step_of);

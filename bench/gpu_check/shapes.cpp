@@ -12,45 +12,22 @@ namespace {
 
 constexpr std::uint32_t masked_of_100 = 15;  // tokens that a masked-token model must find
 
-Value bert_loss(GraphBuilder& builder, const Shape& shape, ShapedModel& model) {
-  const Bert made = bert(builder, {.layers = shape.layers,
-                                   .width = shape.width,
-                                   .heads = shape.heads,
-                                   .vocabulary = shape.vocabulary,
-                                   .sequence = shape.sequence,
-                                   .batch = shape.batch,
-                                   .dropout = 0,
-                                   .head_tokens = shape.head_tokens});
-  model.tokens = made.tokens;
-  model.targets = made.targets;
-  return made.loss;
-}
-
-Value gpt_loss(GraphBuilder& builder, const Shape& shape, ShapedModel& model) {
-  const Gpt made = gpt(builder, {.layers = shape.layers,
-                                 .width = shape.width,
-                                 .heads = shape.heads,
-                                 .vocabulary = shape.vocabulary,
-                                 .sequence = shape.sequence,
-                                 .batch = shape.batch,
-                                 .dropout = 0,
-                                 .head_tokens = shape.head_tokens});
-  model.tokens = made.tokens;
-  model.targets = made.targets;
-  return made.loss;
-}
-
 }  // namespace
 
 ShapedModel build(const Shape& shape) {
-  if (shape.model != "gpt" && shape.model != "bert")
+  const ModelFamily* family = find_model_family(shape.model);
+  if (family == nullptr)
     throw InvalidInput(fmt::format("model '{}': unknown; ask for gpt or bert", shape.model));
-  ShapedModel model;
   GraphBuilder builder(shape.type);
-  const Value loss =
-      shape.model == "gpt" ? gpt_loss(builder, shape, model) : bert_loss(builder, shape, model);
-  model.graph = builder.finish(loss, AdamW{});
-  return model;
+  const BuiltModel made = family->build(builder, {.layers = shape.layers,
+                                                  .width = shape.width,
+                                                  .heads = shape.heads,
+                                                  .vocabulary = shape.vocabulary,
+                                                  .sequence = shape.sequence,
+                                                  .batch = shape.batch,
+                                                  .head_tokens = shape.head_tokens,
+                                                  .epsilon = family->defaults.epsilon});
+  return {made.tokens, made.targets, builder.finish(made.loss, AdamW{})};
 }
 
 double model_flops(const Shape& shape) {

@@ -32,9 +32,9 @@ std::string csv_of(const std::vector<PlacementItem>& items) {
 // Returns the step that train_gpt builds with --layers 12 --width 512 --heads 8.
 Graph step_of(std::int64_t batch) {
   GraphBuilder builder;
-  GptConfig config{.layers = 12, .width = 512, .heads = 8};
+  ModelConfig config{.layers = 12, .width = 512, .heads = 8};
   config.batch = batch;
-  const Gpt model = gpt(builder, config);
+  const BuiltModel model = gpt(builder, config);
   return builder.finish(model.loss, AdamW{});
 }
 

@@ -9,9 +9,9 @@
 #include <vector>
 
 int main() {
-  const stowage::GptConfig config{.layers = 4, .width = 64, .heads = 4, .sequence = 32, .batch = 4};
+  const stowage::ModelConfig config{.layers = 4, .width = 64, .heads = 4, .sequence = 32, .batch = 4};
   stowage::GraphBuilder builder;
-  const stowage::Gpt model = stowage::gpt(builder, config);
+  const stowage::BuiltModel model = stowage::gpt(builder, config);
   const stowage::Graph graph = builder.finish(model.loss, stowage::AdamW{});
 
   const stowage::Machine machine;

@@ -36,20 +36,12 @@
 
 namespace stowage {
 
-enum class ModelKind : std::uint8_t { gpt2, bert };
-
 // The parts of a config.json that Stowage computes with.
 struct ModelDescription {
-  ModelKind kind = ModelKind::gpt2;
-  std::int64_t layers = 0;
-  std::int64_t width = 0;
-  std::int64_t heads = 0;
-  std::int64_t vocabulary = 0;  // number of tokens, without padding
-  std::int64_t positions = 0;   // rows of the table of positions: the longest sequence
-  double embedding_dropout = 0.1;
-  double attention_dropout = 0.1;
-  double residual_dropout = 0.1;  // BERT's equals embedding_dropout
-  double epsilon = 1e-5;          // epsilon of the layer norms
+  const ModelFamily* family = &gpt_family;
+  // The sizes, dropouts and epsilon. `sequence` is the longest that the model takes, the rows of its table of
+  // positions; the vocabulary is not padded. A BERT has its pre-training heads.
+  ModelConfig config{};
   // Ids that are only passed on to the next config.json; nothing here depends on them.
   std::optional<std::int64_t> begin_token{}, end_token{}, padding_token{};
   friend bool operator==(const ModelDescription&, const ModelDescription&) = default;
@@ -61,14 +53,6 @@ ModelDescription model_description_from_json(std::string_view text, std::string_
 std::string to_json(const ModelDescription& model);
 // Reads config.json in the folder `path`, or beside the file `path`. Throws InvalidInput.
 ModelDescription read_model_description(const std::string& path);
-
-// Return the model's sizes, dropouts and epsilon, with `sequence` the positions; BERT has its pre-training
-// heads. Throw InvalidInput for a model of another kind.
-GptConfig gpt_config(const ModelDescription& model);
-BertConfig bert_config(const ModelDescription& model);
-// The inverse of gpt_config and bert_config; positions are the sequence.
-ModelDescription describe(const GptConfig& config);
-ModelDescription describe(const BertConfig& config);
 
 // Access to a graph's parameters, wherever they live: the calls of Engine of the same names.
 struct ParameterAccess {

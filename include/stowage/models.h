@@ -1,9 +1,9 @@
-// GPT and BERT as graphs.
+// Families of models as graphs: GPT-2 and BERT.
 //
-// Both take tokens and targets of [batch * sequence], a sample's tokens adjacent, and end in the mean cross
-// entropy of the targets that are not negative; the head is tied to the embedding. Weights of linear ops are
-// [in, out]. Building a model needs no device; it throws InvalidInput that names the field that does not fit
-// (width not divisible by heads, …).
+// Every model takes tokens and targets of [batch * sequence], a sample's tokens adjacent, and ends in the
+// mean cross entropy of the targets that are not negative; the head is tied to the embedding. Weights of
+// linear ops are [in, out]. Building a model needs no device; it throws InvalidInput that names the field
+// that does not fit (width not divisible by heads, …).
 //
 // `micro_batches` splits the batch into equal parts whose gradients are summed (in the work type), so that
 // only one part's activations need be there at a time; the inputs stay those of the whole batch. The loss is
@@ -28,6 +28,9 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
 
 #include "stowage/graph_builder.h"
 
@@ -40,45 +43,64 @@ namespace stowage {
 // The order of sums depends on the chunk, and so do bits.
 std::int64_t default_head_tokens(DataType type, std::int64_t width, std::int64_t tokens);
 
-// Radford et al., "Language Models are Unsupervised Multitask Learners": pre-norm, GELU (tanh), learned
-// positions. Computes what Hugging Face's GPT2LMHeadModel does; parameters have its names without
-// "transformer.", and its shapes, but for padding. Starts as the paper says: N(0, 0.02), biases 0, gains 1,
-// the branches' last projections smaller by sqrt(2 layers).
-struct GptConfig {
+// The sizes of a model of any family, and how a step takes its batch.
+struct ModelConfig {
   std::int64_t layers = 6;
   std::int64_t width = 384;
   std::int64_t heads = 6;
   std::int64_t vocabulary = 256;
-  std::int64_t sequence = 256;
-  std::int64_t batch = 8;
+  std::int64_t sequence = 256;       // tokens of a sample
+  std::int64_t batch = 8;            // samples
   std::int64_t micro_batches = 1;    // divides the batch
   std::int64_t gradient_groups = 1;  // a power of two that divides micro_batches
   // The number of this device among the `ranks` devices that share the batch; `ranks` divides
   // gradient_groups.
   std::int64_t rank = 0, ranks = 1;
-  double dropout = 0;  // rate at each of the three places below
+  double dropout = 0;  // rate wherever the family drops elements
   // Tokens whose logits exist at once (nn::linear_cross_entropy). Not set: default_head_tokens. 0: all, as
   // the tensor `logits`.
   std::optional<std::int64_t> head_tokens{};
   std::int64_t padded_vocabulary = 0;         // at least the vocabulary; 0: equal to it
-  std::optional<double> embedding_dropout{};  // rate behind the sum of both embeddings, instead of `dropout`
+  std::optional<double> embedding_dropout{};  // rate behind the embedding, instead of `dropout` (GPT-2)
   std::optional<double> attention_dropout{};  // rate on the attention probabilities, likewise
-  std::optional<double> residual_dropout{};   // rate on the result of each branch, likewise
-  double epsilon = 1e-5;                      // epsilon of the layer norms
-};
+  std::optional<double> residual_dropout{};   // rate on the result of each branch, likewise (GPT-2)
+  double epsilon = 1e-5;                      // epsilon of the norms
+  // BERT alone:
+  bool pretraining = false;     // the whole model of the paper's section 3
+  bool padding_at_end = false;  // nn::AttentionOptions::padding_at_end, for the mask BuiltModel::seen
 
-struct Gpt {
-  Value tokens;   // i32 [batch * sequence]
-  Value targets;  // i32 [batch * sequence], negative: ignored
-  // [batch * sequence, padded vocabulary]; empty unless head_tokens is 0 and the batch not split
-  Value logits;
-  Value loss;  // f64 scalar
+  friend bool operator==(const ModelConfig&, const ModelConfig&) = default;
 };
-
-Gpt gpt(GraphBuilder& builder, const GptConfig& config);
 
 // Returns the head_tokens of `config` in a builder of work type `type`.
-std::int64_t head_tokens(const GptConfig& config, DataType type);
+std::int64_t head_tokens(const ModelConfig& config, DataType type);
+
+// An input of a model: whole numbers from `least` on, below `values`.
+struct ModelInput {
+  Value value;
+  std::int32_t values = 1;
+  std::int32_t least = 0;
+};
+
+struct BuiltModel {
+  Value tokens;   // i32 [batch * sequence]
+  Value targets;  // i32 [batch * sequence], negative: ignored
+  Value loss;     // f64 scalar: the sum of all losses that the model has
+  // [batch * sequence, padded vocabulary]; empty unless head_tokens is 0 and the batch not split
+  Value logits;
+  // These four are empty without `pretraining`.
+  Value token_types;    // i32 [batch * sequence], 0 or 1: the segment
+  Value seen;           // i32 [batch * sequence], 0 at padding; no sample may be all padding
+  Value next_sentence;  // i32 [batch]: 0 where the second segment follows, 1 where not, negative: ignored
+  Value next_sentence_logits;      // [batch, 2]; empty where the batch is split
+  std::vector<ModelInput> inputs;  // all inputs; tokens and targets come first
+};
+
+// Radford et al., "Language Models are Unsupervised Multitask Learners": pre-norm, GELU (tanh), learned
+// positions. Computes what Hugging Face's GPT2LMHeadModel does; parameters have its names without
+// "transformer.", and its shapes, but for padding. Starts as the paper says: N(0, 0.02), biases 0, gains 1,
+// the branches' last projections smaller by sqrt(2 layers).
+BuiltModel gpt(GraphBuilder& builder, const ModelConfig& config);
 
 // Devlin et al., "BERT: Pre-training of Deep Bidirectional Transformers", section 3: bidirectional,
 // post-norm, GELU (erf), learned positions, masked tokens to find (targets are negative where nothing is
@@ -104,45 +126,21 @@ std::int64_t head_tokens(const GptConfig& config, DataType type);
 //   cls.seq_relationship.{weight [C,2],bias}                              (pretraining)
 // cls.predictions.decoder.weight is the word embedding. Weights start from N(0, 0.02), biases at 0, gains
 // at 1.
-struct BertConfig {
-  std::int64_t layers = 12;
-  std::int64_t width = 768;
-  std::int64_t heads = 12;
-  // The paper's 30522, padded to a multiple of 32 by tokens that nobody uses.
-  std::int64_t vocabulary = 30528;
-  std::int64_t sequence = 512;
-  std::int64_t batch = 8;
-  std::int64_t micro_batches = 1;    // divides the batch
-  std::int64_t gradient_groups = 1;  // a power of two that divides micro_batches
-  // The number of this device among the `ranks` devices that share the batch; `ranks` divides
-  // gradient_groups.
-  std::int64_t rank = 0, ranks = 1;
-  double dropout = 0;  // rate behind the embedding's norm, on each branch's result, and on probabilities
-  // Tokens whose logits exist at once (nn::linear_cross_entropy). Not set: default_head_tokens. 0: all, as
-  // the tensor `logits`.
-  std::optional<std::int64_t> head_tokens{};
-  std::int64_t padded_vocabulary = 0;         // at least the vocabulary; 0: equal to it
-  std::optional<double> attention_dropout{};  // rate on the attention probabilities, instead of `dropout`
-  double epsilon = 1e-12;                     // epsilon of the layer norms
-  bool pretraining = false;
-  bool padding_at_end = false;  // nn::AttentionOptions::padding_at_end, for the mask Bert::seen
+BuiltModel bert(GraphBuilder& builder, const ModelConfig& config);
+
+// What is known of a family: one constant record for each, in model_families().
+struct ModelFamily {
+  std::string_view name;   // "gpt": in a plan's JSON, in checkpoints and before messages
+  std::string_view title;  // "GPT-2": for people
+  bool generates;          // predicts the next token, so that it can write text
+  ModelConfig defaults;    // the sizes that a question without others is about
+  BuiltModel (*build)(GraphBuilder& builder, const ModelConfig& config);
 };
 
-struct Bert {
-  Value tokens;   // i32 [batch * sequence]
-  Value targets;  // i32 [batch * sequence], negative: ignored
-  Value loss;     // f64 scalar: masked tokens' loss plus next sentences' loss
-  // [batch * sequence, padded vocabulary]; empty unless head_tokens is 0 and the batch not split
-  Value logits;
-  // These four are empty without `pretraining`.
-  Value token_types;    // i32 [batch * sequence], 0 or 1: the segment
-  Value seen;           // i32 [batch * sequence], 0 at padding; no sample may be all padding
-  Value next_sentence;  // i32 [batch]: 0 where the second segment follows, 1 where not, negative: ignored
-  Value next_sentence_logits;  // [batch, 2]; empty where the batch is split
-};
+extern const ModelFamily gpt_family, bert_family;
 
-Bert bert(GraphBuilder& builder, const BertConfig& config);
-
-std::int64_t head_tokens(const BertConfig& config, DataType type);
+std::span<const ModelFamily* const> model_families();
+// Returns null if no family has the name.
+const ModelFamily* find_model_family(std::string_view name);
 
 }  // namespace stowage

@@ -2,24 +2,21 @@
 
 #include <fmt/format.h>
 
+#include "src/model_files/family_files.h"
 #include "stowage/model_files.h"
 
 namespace stowage::samples {
 namespace {
 
-GptConfig sizes_of(const ModelDescription& model, ModelKind kind) {
-  if (kind == ModelKind::gpt2) return gpt_config(model);
-  const BertConfig stored = bert_config(model);
-  GptConfig sizes;
-  sizes.layers = stored.layers;
-  sizes.width = stored.width;
-  sizes.heads = stored.heads;
-  sizes.vocabulary = stored.vocabulary;
-  sizes.sequence = stored.sequence;
-  sizes.dropout = stored.dropout;
-  sizes.attention_dropout = stored.attention_dropout;
-  sizes.epsilon = stored.epsilon;
-  return sizes;
+// Throws InvalidInput for a model that another program trains.
+void require_of_program(const ModelDescription& model, const Options& options) {
+  const bool generates = options.program == Program::train_gpt;
+  if (model.family->generates == generates) return;
+  throw InvalidInput(
+      fmt::format("config.json: 'model_type' is {}, and {} trains {}; give a model of that type, or use {}",
+                  files_of(*model.family).model_type, program_name(options.program),
+                  generates ? "models that generate text" : "a BERT",
+                  program_name(generates ? Program::train_bert : Program::train_gpt)));
 }
 
 [[noreturn]] void contradict(const Options& options, const char* flag, std::int64_t given, const char* field,
@@ -33,21 +30,22 @@ GptConfig sizes_of(const ModelDescription& model, ModelKind kind) {
 void take_initial_sizes(Options& options, const GivenSizes& given) {
   if (options.init.empty()) return;
   const ModelDescription found = with_prefix("--init ", [&] { return read_model_description(options.init); });
-  const GptConfig stored = about_initial(options, [&] { return sizes_of(found, options.kind); });
-  const bool bert = options.kind == ModelKind::bert;
-  GptConfig& model = options.model;
+  about_initial(options, [&] { require_of_program(found, options); });
+  const ConfigFields& fields = files_of(*found.family).fields;
+  const ModelConfig& stored = found.config;
+  ModelConfig& model = options.model;
   const auto take = [&](bool is_given, std::int64_t& size, std::int64_t value, const char* flag,
                         const char* field) {
     if (is_given && size != value) contradict(options, flag, size, field, value, "leave the flag out");
     size = value;
   };
-  take(given.layers, model.layers, stored.layers, "--layers", bert ? "num_hidden_layers" : "n_layer");
-  take(given.width, model.width, stored.width, "--width", bert ? "hidden_size" : "n_embd");
-  take(given.heads, model.heads, stored.heads, "--heads", bert ? "num_attention_heads" : "n_head");
+  take(given.layers, model.layers, stored.layers, "--layers", fields.layers);
+  take(given.width, model.width, stored.width, "--width", fields.width);
+  take(given.heads, model.heads, stored.heads, "--heads", fields.heads);
   if (!given.sequence) model.sequence = stored.sequence;
   if (model.sequence > stored.sequence)
-    contradict(options, "--sequence", model.sequence, bert ? "max_position_embeddings" : "n_positions",
-               stored.sequence, "choose at most these");
+    contradict(options, "--sequence", model.sequence, fields.positions, stored.sequence,
+               "choose at most these");
   if (!given.dropout) {
     model.dropout = stored.dropout;
     model.embedding_dropout = stored.embedding_dropout;
@@ -56,6 +54,7 @@ void take_initial_sizes(Options& options, const GivenSizes& given) {
   }
   model.epsilon = stored.epsilon;
   model.vocabulary = stored.vocabulary;
+  options.family = found.family;
   options.initial = found;
   const TensorFiles files = with_prefix("--init ", [&] { return TensorFiles(options.init); });
   about_initial(options, [&] { check_sizes(files, found); });

@@ -21,7 +21,7 @@ std::string seed_error(const std::string& text) {
 CLI::Validator quiet(CLI::Validator validator) { return validator.description(""); }
 
 void add_model(CLI::App& app, Options& options, RawOptions& raw) {
-  GptConfig& model = options.model;
+  ModelConfig& model = options.model;
   const auto add = [&](const char* flag, auto& value, const char* text, std::int64_t most = most_of_others) {
     app.add_option(flag, value, text)
         ->group("Model")
@@ -52,7 +52,7 @@ void add_model(CLI::App& app, Options& options, RawOptions& raw) {
 
 void add_data(CLI::App& app, Options& options) {
   const char* group = "Data";
-  const bool gpt = options.kind == ModelKind::gpt2;
+  const bool gpt = options.program == Program::train_gpt;
   app.add_option("--data", options.data,
                  gpt ? "text to learn, any file of bytes; or token shards of llm.c: a .bin file, a folder of "
                        "them, or a pattern in quotes (required)"
@@ -204,7 +204,7 @@ void add_plan(CLI::App& app, Options& options, RawOptions& raw) {
 
 void add_checkpoints(CLI::App& app, Options& options) {
   const char* group = "Checkpoints";
-  const bool gpt = options.kind == ModelKind::gpt2;
+  const bool gpt = options.program == Program::train_gpt;
   const auto some = quiet(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 40));
   app.add_option("--checkpoint", options.checkpoint_folder,
                  "save all that the run needs to go on to the same bits, in the background and at the end")
@@ -259,7 +259,7 @@ void add_output(CLI::App& app, Options& options) {
 
 void add_evaluation(CLI::App& app, Options& options) {
   const char* group = "Evaluation";
-  const bool gpt = options.kind == ModelKind::gpt2;
+  const bool gpt = options.program == Program::train_gpt;
   const auto some = quiet(CLI::Range(std::uint64_t{0}, std::uint64_t{1} << 40));
   app.add_option("--evaluate-every", options.evaluate_every,
                  gpt ? "steps from one evaluation to the next, and one at the end; 0: never, and all is "
@@ -317,7 +317,7 @@ void add_flags(CLI::App& app, Options& options, RawOptions& raw) {
   add_plan(app, options, raw);
   add_checkpoints(app, options);
   add_evaluation(app, options);
-  if (options.kind == ModelKind::gpt2) add_generation(app, options, raw);
+  if (options.program == Program::train_gpt) add_generation(app, options, raw);
   add_output(app, options);
 }
 

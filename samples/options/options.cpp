@@ -104,7 +104,7 @@ void check_together(const Options& options) {
   if (!is_valid(LossScale{options.loss_scale}))
     throw InvalidInput(fmt::format("--loss-scale {} is no power of two from {} to {}: give one of these",
                                    options.loss_scale, LossScale::least, LossScale::most));
-  const GptConfig& model = options.model;
+  const ModelConfig& model = options.model;
   if (model.width % model.heads != 0) {
     throw InvalidInput(fmt::format(
         "--width {} is not divisible by --heads {}: choose a width that is a multiple, such as {}",
@@ -171,7 +171,7 @@ void count_devices(Options& options, int processes, const IsGiven& given) {
 
 // Gives each device a gradient group, and each group a micro-batch.
 void divide_batch(Options& options, const IsGiven& given) {
-  GptConfig& model = options.model;
+  ModelConfig& model = options.model;
   if (!std::has_single_bit(static_cast<std::uint64_t>(options.devices)))
     throw WrongNumber(
         fmt::format("{}: that is no power of two; give 1, 2, 4, 8, 16, 32 or 64", devices_given(options)));
@@ -182,9 +182,7 @@ void divide_batch(Options& options, const IsGiven& given) {
     throw InvalidInput(fmt::format("{} does not divide --micro-batches {}: give a multiple of it",
                                    devices_given(options), model.micro_batches));
   if (given("--micro-batches")) return;
-  model.micro_batches =
-      default_micro_batches(options.kind == ModelKind::bert ? ModelFamily::bert : ModelFamily::gpt,
-                            model.batch, model.gradient_groups);
+  model.micro_batches = default_micro_batches(*options.family, model.batch, model.gradient_groups);
   if (model.batch % model.micro_batches != 0)
     throw InvalidInput(fmt::format("{}: --batch {} has no so many equal parts; give a multiple of it",
                                    given("--gradient-groups")
@@ -244,16 +242,16 @@ std::string unexpected(const CLI::App& app, const std::vector<std::string>& word
                      alike.empty() ? "" : ", write " + alike + " in full");
 }
 
-std::string about(ModelKind kind) {
+std::string about(Program program) {
   return fmt::format(
       "{}, inside a device memory that may be several times too small for it.\n"
       "Losses and weights are the same to the last bit whatever the memory, the buckets and the threads.",
-      kind == ModelKind::bert ? "Pre-trains a BERT (masked tokens and next sentences) on a text"
-                              : "Trains a GPT on a text or on token shards");
+      program == Program::train_bert ? "Pre-trains a BERT (masked tokens and next sentences) on a text"
+                                     : "Trains a GPT on a text or on token shards");
 }
 
-std::string examples(ModelKind kind) {
-  if (kind == ModelKind::bert)
+std::string examples(Program program) {
+  if (program == Program::train_bert)
     return "Examples:\n"
            "  train_bert --data text.txt --device-memory 64MiB\n"
            "  train_bert --data text.txt --init bert/ --tokenizer bert/ --export tuned/\n\n";
@@ -264,12 +262,18 @@ std::string examples(ModelKind kind) {
          "  train_gpt --generate 'In the beginning' --checkpoint run1\n\n";
 }
 
-Options default_options(ModelKind kind) {
+Options default_options(Program program) {
   Options options;
-  options.kind = kind;
-  if (kind == ModelKind::gpt2) return options;
+  options.program = program;
+  if (program == Program::train_gpt) return options;
+  options.family = &bert_family;
   // These values learn both tasks in some minutes on two cores.
-  options.model = {.layers = 2, .width = 128, .heads = 4, .sequence = 32, .batch = 64, .epsilon = 1e-12};
+  options.model = bert_family.defaults;
+  options.model.layers = 2;
+  options.model.width = 128;
+  options.model.heads = 4;
+  options.model.sequence = 32;
+  options.model.batch = 64;
   options.steps = 2500;
   options.warmup = 100;
   // Values of BERT's own pre-training: google-research/bert, optimization.py.
@@ -290,26 +294,8 @@ std::string one_line(std::string text) {
 
 }  // namespace
 
-const char* program_name(ModelKind kind) { return kind == ModelKind::bert ? "train_bert" : "train_gpt"; }
-
-BertConfig bert_sizes(const GptConfig& sizes) {
-  return {.layers = sizes.layers,
-          .width = sizes.width,
-          .heads = sizes.heads,
-          .vocabulary = sizes.vocabulary,
-          .sequence = sizes.sequence,
-          .batch = sizes.batch,
-          .micro_batches = sizes.micro_batches,
-          .gradient_groups = sizes.gradient_groups,
-          .rank = sizes.rank,
-          .ranks = sizes.ranks,
-          .dropout = sizes.dropout,
-          .head_tokens = sizes.head_tokens,
-          .padded_vocabulary = sizes.padded_vocabulary,
-          .attention_dropout = sizes.attention_dropout,
-          .epsilon = sizes.epsilon,
-          .pretraining = true,
-          .padding_at_end = true};
+const char* program_name(Program program) {
+  return program == Program::train_bert ? "train_bert" : "train_gpt";
 }
 
 std::string devices_given(const Options& options) {
@@ -317,17 +303,17 @@ std::string devices_given(const Options& options) {
                                : fmt::format("--devices {}", options.devices);
 }
 
-CommandLine parse_command_line(int count, const char* const* arguments, ModelKind kind, int processes) {
+CommandLine parse_command_line(int count, const char* const* arguments, Program which, int processes) {
   CommandLine result;
-  Options& options = result.options = default_options(kind);
-  const std::string program = program_name(kind);
+  Options& options = result.options = default_options(which);
+  const std::string program = program_name(which);
   RawOptions raw;
-  CLI::App app{about(kind), program};
+  CLI::App app{about(which), program};
   // The last of a repeated flag counts, so that a script's flags can be overridden behind them.
   app.option_defaults()->always_capture_default()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   app.get_formatter()->column_width(34);
   app.footer(
-      examples(kind) +
+      examples(which) +
       "SIZE is 64MiB, 1.5G (binary), 10MB (decimal) or plain bytes.\n"
       "Exit code: 0 done, 2 the command line, a file or a budget must change, 1 the run failed,\n"
       "130 Ctrl-C or SIGTERM (before the first step at once; else the step is finished and everything\n"

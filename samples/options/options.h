@@ -17,15 +17,19 @@
 
 namespace stowage::samples {
 
+// train_gpt trains families that generate text, train_bert a BERT.
+enum class Program : std::uint8_t { train_gpt, train_bert };
+
 struct Options {
-  ModelKind kind = ModelKind::gpt2;  // which of the two programs runs
-  std::string data;                  // path of the text; for a GPT also of token shards
+  Program program = Program::train_gpt;
+  std::string data;       // path of the text; for a GPT also of token shards
   std::string tokenizer;  // path of tokenizer files; empty: a GPT's tokens are bytes, a BERT's are learned
   std::int32_t learned_vocabulary = 300;  // byte pairs to learn for a BERT without a tokenizer
   std::string init;  // model files to start from: a folder or a file; empty: random weights
   std::optional<ModelDescription> initial;  // description of the model at `init`
-  GptConfig model;                          // sizes of a GPT, or of a BERT: see bert_sizes
-  DataType type = DataType::f32;            // type of weights and activations
+  const ModelFamily* family = &gpt_family;  // family of the model: that of `init`, or the program's own
+  ModelConfig model;
+  DataType type = DataType::f32;  // type of weights and activations
   std::uint64_t steps = 200;
   // Number of epochs, given instead of `steps`; `steps` is computed from it once the data is known.
   std::optional<double> epochs;
@@ -108,14 +112,11 @@ inline AdamW optimizer_of(const Options& options) {
 
 // Returns the rows of the model's table of positions: --init may have more than --sequence takes.
 inline std::int64_t positions_of(const Options& options) {
-  return options.initial ? options.initial->positions : options.model.sequence;
+  return options.initial ? options.initial->config.sequence : options.model.sequence;
 }
 
 // Returns "train_gpt" or "train_bert".
-const char* program_name(ModelKind kind);
-
-// Returns `sizes` as those of a BERT with its pre-training heads.
-BertConfig bert_sizes(const GptConfig& sizes);
+const char* program_name(Program program);
 
 // Thrown for a number of devices or processes that train no model together.
 class WrongNumber : public InvalidInput {
@@ -130,7 +131,7 @@ struct CommandLine {
 
 // Throws InvalidInput, one line that names the flag and says what it takes; WrongNumber where that is the
 // mistake. `processes`: that a launcher has started with these arguments; several are as many devices.
-CommandLine parse_command_line(int count, const char* const* arguments, ModelKind kind = ModelKind::gpt2,
+CommandLine parse_command_line(int count, const char* const* arguments, Program program = Program::train_gpt,
                                int processes = 1);
 
 // Returns "--devices 4", or "a launch of 4 processes", for messages.

@@ -18,7 +18,7 @@ const char* assumed_unless(bool measured) {
 }
 
 void add_model_lines(Lines& lines, const Setup& setup) {
-  const GptConfig& model = setup.options->model;
+  const ModelConfig& model = setup.options->model;
   lines.add("model", "{} layers, width {}, heads {}: {} parameters", model.layers, model.width, model.heads,
             grouped(parameter_count(*setup.model).all));
   lines.add("step", "{} samples of {} {}: {} tokens", model.batch, model.sequence, setup.data.unit,

@@ -241,12 +241,7 @@ RunHistory RunRecorder::history(const Setup& setup, const RunStatistics& run) co
 }
 
 std::string model_title(const Options& options) {
-  const GptConfig& model = options.model;
-  return describe(ModelSpec{.family = options.kind == ModelKind::bert ? ModelFamily::bert : ModelFamily::gpt,
-                            .layers = model.layers,
-                            .width = model.width,
-                            .heads = model.heads,
-                            .vocabulary = model.vocabulary});
+  return describe(ModelSpec{.family = options.family, .config = options.model});
 }
 
 std::string run_page(const Setup& setup, const RunStatistics& run, const RunRecorder& recorder) {

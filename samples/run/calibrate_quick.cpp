@@ -20,11 +20,11 @@ constexpr Bytes for_libraries = 32_MiB;  // kernels that libraries compile, and 
 
 // Returns `share` of as much of the model as runs in some hundred milliseconds: the whole batch before more
 // layers, so that caches hit and miss as with the whole model.
-GptConfig probe(const GptConfig& model, double share) {
+ModelConfig probe(const ModelConfig& model, double share) {
   const auto widest = static_cast<std::int64_t>(1024 * std::sqrt(share));
   const double most_parameters = 16e6 * share, flops_per_round = 3e10 * share;
   const std::int64_t per_head = std::min(model.width / model.heads, widest);
-  GptConfig result = model;
+  ModelConfig result = model;
   result.heads = std::clamp(model.heads, std::int64_t{1}, widest / per_head);
   result.width = per_head * result.heads;
   result.sequence = std::min(model.sequence, std::int64_t{512});
@@ -49,27 +49,20 @@ GptConfig probe(const GptConfig& model, double share) {
   return result;
 }
 
-// Inputs of a model as a probe gives them.
-std::vector<ProbeInput> inputs_of(const BuiltModel& model) {
-  std::vector<ProbeInput> inputs;
-  for (const ModelInput& input : model.inputs) inputs.push_back({input.value.id, input.least, input.values});
-  return inputs;
-}
-
 // The model's step and the host update to measure, sized for the host's room.
 struct Probe {
   ProbedStep step;
   std::int64_t elements = share_elements;  // elements of the update on the host
 };
 
-Probe probe_within(std::span<const HostLimit> limits, const BuildModel& build, const GptConfig& model,
+Probe probe_within(std::span<const HostLimit> limits, const ModelFamily& family, const ModelConfig& model,
                    DataType type, const AdamW& optimizer) {
   constexpr double least_share = 1.0 / 64;
   const HostLimit* const limit = tightest(limits);
   for (double share = 1;; share /= 2) {
     GraphBuilder builder(type);
-    const BuiltModel built = build(builder, probe(model, share));
-    Probe result{{builder.finish(built.loss, optimizer), inputs_of(built)},
+    const BuiltModel built = family.build(builder, probe(model, share));
+    Probe result{{builder.finish(built.loss, optimizer), built.inputs},
                  static_cast<std::int64_t>(share * static_cast<double>(share_elements))};
     if (limit == nullptr) return result;
     const Bytes need = bytes_of_step(result.step.graph) +
@@ -81,10 +74,10 @@ Probe probe_within(std::span<const HostLimit> limits, const BuildModel& build, c
 
 }  // namespace
 
-OpProfile profile_on_card(Device& card, const Machine& machine, const BuildModel& build,
-                          const GptConfig& model, DataType type, const AdamW& optimizer,
+OpProfile profile_on_card(Device& card, const Machine& machine, const ModelFamily& family,
+                          const ModelConfig& model, DataType type, const AdamW& optimizer,
                           const Budget& budget) {
-  GptConfig one = model;
+  ModelConfig one = model;
   one.layers = 1;
   one.micro_batches = std::min<std::int64_t>(model.micro_batches, 2);
   one.gradient_groups = one.ranks = 1;
@@ -92,15 +85,15 @@ OpProfile profile_on_card(Device& card, const Machine& machine, const BuildModel
   const auto step_of = [&](std::int64_t samples) {
     one.batch = samples * one.micro_batches;
     GraphBuilder builder(type);
-    const BuiltModel built = build(builder, one);
-    return ProbedStep{builder.finish(built.loss, optimizer), inputs_of(built)};
+    const BuiltModel built = family.build(builder, one);
+    return ProbedStep{builder.finish(built.loss, optimizer), built.inputs};
   };
   return profile_of_step(card, machine, budget, model.batch / model.micro_batches, step_of);
 }
 
-Calibration calibrate_quick(const BuildModel& build, const GptConfig& model, DataType type,
+Calibration calibrate_quick(const ModelFamily& family, const ModelConfig& model, DataType type,
                             const AdamW& optimizer, const Link& link, std::span<const HostLimit> limits) {
-  Probe probe = probe_within(limits, build, model, type, optimizer);
+  Probe probe = probe_within(limits, family, model, type, optimizer);
   const auto device = open_simulated_device({.capacity = unlimited, .poison = Poison::sampled});
   StepProbe run(*device, std::move(probe.step.graph), probe.step.inputs);
   run.step();  // first step: libraries compile their kernels, pages are touched

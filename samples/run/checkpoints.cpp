@@ -76,7 +76,7 @@ auto with_flag(const char* flag, Action action) {
 
 std::map<std::string, std::string> configuration_of(const Options& options,
                                                     const std::map<std::string, std::string>& task) {
-  const GptConfig& model = options.model;
+  const ModelConfig& model = options.model;
   const AdamW optimizer = optimizer_of(options);
   const auto exact = [](auto value) { return fmt::format("{}", value); };
   std::map<std::string, std::string> result = {
@@ -295,7 +295,7 @@ void RunCheckpoints::made_with(const std::string& attention) {
         "--resume {}: it leads to other bits: {}, or set STOWAGE_ATTENTION=auto to go on with other bits",
         differs, same));
   }
-  std::fprintf(stderr, "%s: warning: %s: from here on other bits\n", program_name(options_.kind),
+  std::fprintf(stderr, "%s: warning: %s: from here on other bits\n", program_name(options_.program),
                printable_lines(differs).c_str());
 }
 
@@ -371,7 +371,8 @@ void RunCheckpoints::tell_failures() {
   for (const std::string& failure : saver_->take_failures()) {
     failed_ = true;
     take_best();
-    std::fprintf(stderr, "%s: warning: %s\n", program_name(options_.kind), printable_lines(failure).c_str());
+    std::fprintf(stderr, "%s: warning: %s\n", program_name(options_.program),
+                 printable_lines(failure).c_str());
   }
 }
 

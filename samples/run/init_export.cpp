@@ -50,10 +50,10 @@ std::string ExportedModel::write(const Task& task, const Graph& graph, EngineGro
   folder_->commit();
   const std::int64_t sequence = options_.model.sequence;
   const std::string rows =
-      model.positions == sequence
+      model.config.sequence == sequence
           ? ""
           : fmt::format("; {} positions, of which those behind --sequence {} are as they were read",
-                        model.positions, sequence);
+                        model.config.sequence, sequence);
   return fmt::format("\nexport        {}: safetensors and config.json{}{}\n", options_.export_folder, names,
                      rows);
 }

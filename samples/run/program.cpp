@@ -25,8 +25,8 @@ namespace stowage::samples {
 namespace {
 
 // Returns the program's name, with the rank for all but the first.
-std::string speaker(ModelKind kind, int rank) {
-  return rank == 0 ? program_name(kind) : fmt::format("{}: rank {}", program_name(kind), rank);
+std::string speaker(Program program, int rank) {
+  return rank == 0 ? program_name(program) : fmt::format("{}: rank {}", program_name(program), rank);
 }
 
 // The message for the user, and the program's exit code.
@@ -49,12 +49,12 @@ UserMessage message_for(const std::exception& error) {
   return {error.what(), code};
 }
 
-int fail(ModelKind kind, int rank, const std::exception& error) {
+int fail(Program program, int rank, const std::exception& error) {
   const auto* const elsewhere = dynamic_cast<const ReportedByOtherRank*>(&error);
   if (elsewhere != nullptr) return elsewhere->exit_code();
   const auto [text, code] = message_for(error);
   std::fflush(stdout);
-  std::fprintf(stderr, "%s: %s\n", speaker(kind, rank).c_str(), printable_message(text).c_str());
+  std::fprintf(stderr, "%s: %s\n", speaker(program, rank).c_str(), printable_message(text).c_str());
   return code;
 }
 
@@ -103,18 +103,18 @@ int generate_text(const Options& options) {
                                   .temperature = options.temperature,
                                   .seed = options.seed};
   generate(
-      model.sizes, *tokenizer, [&](const std::string& name) { return std::move(model.parameters.at(name)); },
-      wanted, emit);
+      *model.family, model.sizes, *tokenizer,
+      [&](const std::string& name) { return std::move(model.parameters.at(name)); }, wanted, emit);
   put(shown.finish() + "\n");
   return interrupted() ? interrupted_code : 0;
 }
 
 // Throws WrongNumber, which each process reports before they come together: there may be no other. Other
 // mistakes in the arguments are reported once, later.
-void expect_right_number(int count, const char* const* arguments, ModelKind kind, const RankLaunch& launch) {
+void expect_right_number(int count, const char* const* arguments, Program program, const RankLaunch& launch) {
   if (launch.size == 1) return;
   try {
-    parse_command_line(count, arguments, kind, launch.size);
+    parse_command_line(count, arguments, program, launch.size);
   } catch (const WrongNumber&) {
     throw;
   } catch (const std::exception&) {
@@ -122,9 +122,9 @@ void expect_right_number(int count, const char* const* arguments, ModelKind kind
   }
 }
 
-int run(int count, const char* const* arguments, ModelKind kind, Job& job) {
+int run(int count, const char* const* arguments, Program program, Job& job) {
   CommandLine command;
-  job.together([&] { command = parse_command_line(count, arguments, kind, job.size()); });
+  job.together([&] { command = parse_command_line(count, arguments, program, job.size()); });
   if (command.help.empty() && !command.options.generate) return train(command.options, job);
   if (!job.leads()) return 0;
   if (command.help.empty()) return generate_text(command.options);
@@ -134,22 +134,22 @@ int run(int count, const char* const* arguments, ModelKind kind, Job& job) {
 
 }  // namespace
 
-int run_program(ModelKind kind, int count, const char* const* arguments) {
+int run_program(Program program, int count, const char* const* arguments) {
   keep_standard_streams();
   remove_temporaries_at_signals();
   RankLaunch launch;
   std::optional<Job> job;
   try {
     launch = read_launch();
-    expect_right_number(count, arguments, kind, launch);
+    expect_right_number(count, arguments, program, launch);
     job.emplace(launch);
     if (!job->leads()) drop_standard_output();
-    const int code = run(count, arguments, kind, *job);
+    const int code = run(count, arguments, program, *job);
     if (code == 0) require_printed();
     job->meet();
     return code;
   } catch (const std::exception& error) {
-    const int code = fail(kind, job ? job->rank() : launch.rank, error);
+    const int code = fail(program, job ? job->rank() : launch.rank, error);
     if (job) job->fail(error);
     return code;
   }

@@ -10,7 +10,7 @@
 
 namespace stowage::samples {
 
-int run_program(ModelKind kind, int count, const char* const* arguments);
+int run_program(Program program, int count, const char* const* arguments);
 
 // Returns the program's exit code: 0, or 130 when Ctrl-C ended the run after a step; before the first step
 // that ends the process (underway.h). Throws InvalidInput for what the user can put right before the training

@@ -125,22 +125,22 @@ Bytes overhead_of_cards(const Options& options, const Graph& graph, const RunDev
 }
 
 // The run keeps to its budget also while it is measured.
-OpProfile own_profile(const RunDevice& run, const Options& options, const BuildModel& build) {
+OpProfile own_profile(const RunDevice& run, const Options& options) {
   Device& card = *run.cards.here.front();
   const Budget budget{.device = arena_within(card, options.budget.device, run.machine.overhead_bytes),
                       .host = options.budget.host};
-  return profile_on_card(card, run.machine, build, options.model, options.type, optimizer_of(options),
-                         budget);
+  return profile_on_card(card, run.machine, *options.family, options.model, options.type,
+                         optimizer_of(options), budget);
 }
 
-void prepare_cards(RunDevice& run, Options& options, const Graph& graph, const BuildModel& build) {
+void prepare_cards(RunDevice& run, Options& options, const Graph& graph) {
   Device& first = *run.cards.here.front();
   MachineFile file = options.machine.empty() ? quick_file(first, options)
                                              : wanted_machine(options, first.info().name, run.planned_for);
   suppose_peers(file, options, run.cards);
   run.machine = machine_of_each(file, options);
   run.machine.overhead_bytes = overhead_of_cards(options, graph, run, file);
-  run.profile = options.machine.empty() ? own_profile(run, options, build) : profile_of(file, options.type);
+  run.profile = options.machine.empty() ? own_profile(run, options) : profile_of(file, options.type);
   // Libraries have loaded their code by now.
   run.machine.overhead_bytes = overhead_of_cards(options, graph, run, file);
   for (const auto& card : run.cards.here) card->reset_counters();  // the run's own counts begin here
@@ -151,11 +151,11 @@ void prepare_cards(RunDevice& run, Options& options, const Graph& graph, const B
 
 }  // namespace
 
-void prepare_device(RunDevice& run, Options& options, const Graph& graph, const BuildModel& build) {
-  if (!run.cards.here.empty()) return prepare_cards(run, options, graph, build);
+void prepare_device(RunDevice& run, Options& options, const Graph& graph) {
+  if (!run.cards.here.empty()) return prepare_cards(run, options, graph);
   if (options.machine.empty()) {
-    Calibration calibration = calibrate_quick(build, options.model, options.type, optimizer_of(options),
-                                              options.link, read_host_limits());
+    Calibration calibration = calibrate_quick(*options.family, options.model, options.type,
+                                              optimizer_of(options), options.link, read_host_limits());
     run.machine = calibration.machine;
     run.profile = std::move(calibration.profile);
     run.fitted = calibration.fitted;

@@ -30,7 +30,7 @@ struct RunDevice {
 // that all cards can keep: an unlimited budget becomes the free memory. Throws InvalidInput for a type that
 // the device does not compute in, a machine that is not known or cannot be read, or a budget beyond what is
 // free. `graph` is what will be trained: what it may page-lock counts to the card's overhead.
-void prepare_device(RunDevice& run, Options& options, const Graph& graph, const BuildModel& build);
+void prepare_device(RunDevice& run, Options& options, const Graph& graph);
 
 // Changes `prepared.machine` and the times of `graph`'s ops from those of one device alone to those of each
 // of several simulated devices, which share the cores and the memory of the host. A device sends to another

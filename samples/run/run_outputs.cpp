@@ -137,7 +137,7 @@ bool Failures::spare(const std::function<void()>& action) {
     return true;
   } catch (const Error& error) {
     std::fflush(stdout);
-    std::fprintf(stderr, "%s: %s\n", program_name(kind_), printable_lines(error.what()).c_str());
+    std::fprintf(stderr, "%s: %s\n", program_name(program_), printable_lines(error.what()).c_str());
     any_ = true;
     return false;
   }

@@ -36,14 +36,14 @@ struct Outputs {
 // Reports outputs that cannot be written, and spares the training and the outputs behind them.
 class Failures {
  public:
-  explicit Failures(ModelKind kind) : kind_(kind) {}
+  explicit Failures(Program program) : program_(program) {}
 
   // Returns whether `action` came to its end. If it throws Error, prints that on stderr.
   bool spare(const std::function<void()>& action);
   bool any() const { return any_; }
 
  private:
-  ModelKind kind_;
+  Program program_;
   bool any_ = false;
 };
 

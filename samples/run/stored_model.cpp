@@ -10,7 +10,6 @@
 #include "kernels/math/float16.h"
 #include "samples/options/initial_sizes.h"
 #include "samples/run/checkpoints.h"
-#include "samples/task/gpt_task.h"
 #include "src/models/require_valid.h"
 #include "stowage/error.h"
 #include "stowage/safetensors.h"
@@ -88,17 +87,18 @@ class Store {
   std::vector<std::byte> passing_;
 };
 
-Graph training_graph(const GptConfig& sizes, DataType type, Moments moments = Moments::f32) {
+Graph training_graph(const StoredModel& model, DataType type, Moments moments = Moments::f32) {
   GraphBuilder builder(type);
-  return builder.finish(build_gpt(builder, sizes).loss, AdamW{.moments = moments});
+  return builder.finish(model.family->build(builder, model.sizes).loss, AdamW{.moments = moments});
 }
 
 StoredModel from_files(const Options& options) {
   return about_initial(options, [&] {
     StoredModel model;
+    model.family = options.family;
     model.sizes = options.model;
     model.sizes.batch = 1;
-    const Graph graph = training_graph(model.sizes, DataType::f32);
+    const Graph graph = training_graph(model, DataType::f32);
     const TensorFiles files(options.init);
     // Checks before memory is taken for the sizes in config.json.
     check_model(files, *options.initial, graph);
@@ -112,12 +112,13 @@ StoredModel from_files(const Options& options) {
 StoredModel from_checkpoint(const Checkpoint& checkpoint) {
   const CheckpointState& state = checkpoint.state();
   StoredModel model;
+  model.family = &family_in(state, checkpoint.folder());
   model.sizes = sizes_in(state, checkpoint.folder());
   model.knows_tokenizer = true;
   if (const auto found = state.configuration.find("data.tokenizer"); found != state.configuration.end())
     model.tokenizer = found->second;
-  const Graph graph = training_graph(model.sizes, work_type_of(state, checkpoint.folder()),
-                                     moments_in(state, checkpoint.folder()));
+  const Graph graph =
+      training_graph(model, work_type_of(state, checkpoint.folder()), moments_in(state, checkpoint.folder()));
   checkpoint.require_graph(graph);
   Store store(graph);
   checkpoint.load(graph, state_access(store));
@@ -145,14 +146,19 @@ std::vector<std::byte> widened(DataType type, std::span<const std::byte> narrow)
   return wide;
 }
 
-GptConfig sizes_in(const CheckpointState& state, const std::string& folder) {
-  if (const std::string kind = field_of(state, folder, "model.kind"); kind != "gpt")
-    throw InvalidInput(fmt::format(
-        "{}/state.json: 'configuration.model.kind' is \"{}\": only a GPT writes text", folder, kind));
+const ModelFamily& family_in(const CheckpointState& state, const std::string& folder) {
+  const std::string name = field_of(state, folder, "model.kind");
+  const ModelFamily* family = find_model_family(name);
+  if (family != nullptr && family->generates) return *family;
+  throw InvalidInput(fmt::format(
+      "{}/state.json: 'configuration.model.kind' is \"{}\": only a GPT writes text", folder, name));
+}
+
+ModelConfig sizes_in(const CheckpointState& state, const std::string& folder) {
   const auto size = [&](const char* field, std::int64_t most = most_of_others) {
     return number_of<std::int64_t>(state, folder, field, 1, most);
   };
-  GptConfig sizes;
+  ModelConfig sizes;
   sizes.layers = size("model.layers", most_layers);
   sizes.width = size("model.width", most_width);
   sizes.heads = size("model.heads");

@@ -12,15 +12,19 @@
 namespace stowage::samples {
 
 struct StoredModel {
-  GptConfig sizes;
+  const ModelFamily* family = &gpt_family;
+  ModelConfig sizes;
   std::string tokenizer;  // fingerprint of the tokenizer; empty: tokens are bytes, or not known
   bool knows_tokenizer = false;
   std::map<std::string, std::vector<std::byte>> parameters;  // f32 values by name
 };
 
-// Returns the GPT's sizes in a checkpoint's configuration. Throws InvalidInput naming a field that is
-// missing, no size, or of another kind of model.
-GptConfig sizes_in(const CheckpointState& state, const std::string& folder);
+// Returns the family in a checkpoint's configuration. Throws InvalidInput for one that writes no text.
+const ModelFamily& family_in(const CheckpointState& state, const std::string& folder);
+
+// Returns the sizes in a checkpoint's configuration. Throws InvalidInput naming a field that is missing or no
+// size.
+ModelConfig sizes_in(const CheckpointState& state, const std::string& folder);
 
 // Returns the type of a checkpoint's moments: f32 if it does not say. Throws InvalidInput naming the field.
 Moments moments_in(const CheckpointState& state, const std::string& folder);

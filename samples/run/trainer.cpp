@@ -27,7 +27,7 @@ constexpr std::uint64_t all_steps = std::numeric_limits<std::uint64_t>::max();
 
 // A BERT's file may lack its heads.
 bool needs_initial_values(const Options& options) {
-  return options.init.empty() || options.kind == ModelKind::bert;
+  return options.init.empty() || options.program == Program::train_bert;
 }
 
 // Ends a line that is being rewritten, whatever ends the run.
@@ -48,17 +48,17 @@ EngineGroup make_engine(const Devices& devices, const Setup& setup, const Model&
 
 }  // namespace
 
-Model build_model(const Task& task, const Options& options, int rank) {
+Model build_model(const Options& options, int rank) {
   return about_initial(options, [&] {
-    const auto build = [&](const GptConfig& sizes, BuiltModel& built) {
+    const auto build = [&](const ModelConfig& sizes, BuiltModel& built) {
       GraphBuilder builder(options.type);
-      built = task.build(builder, sizes);
+      built = options.family->build(builder, sizes);
       return builder.finish(built.loss, optimizer_of(options));
     };
     Model model;
     model.graph = build(options.model, model.built);
     if (options.devices == 1) return model;
-    GptConfig sizes = options.model;
+    ModelConfig sizes = options.model;
     sizes.ranks = options.devices;
     const std::int64_t here = options.devices / options.processes;
     for (std::int64_t i = 0; i < here; ++i) {

@@ -34,7 +34,7 @@ struct Model {
 
 // Builds the model for the process of rank `rank` of options.processes. Throws InvalidInput for sizes that
 // make no model.
-Model build_model(const Task& task, const Options& options, int rank);
+Model build_model(const Options& options, int rank);
 
 // Both arguments must outlive the result.
 ReadParameter reader_of(const Graph& graph, EngineGroup& engine);

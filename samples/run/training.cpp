@@ -109,11 +109,10 @@ void print_sample(const Options& options, const Task& task, const ReadParameter&
   print(terminal.finish() + "\n");
 }
 
-void prepare(RunDevice& prepared, Options& options, Model& model, const Task& task) {
+void prepare(RunDevice& prepared, Options& options, Model& model) {
   const Underway work("calibrating", "the device");
   Graph& graph = model.planned();
-  prepare_device(prepared, options, graph,
-                 [&](GraphBuilder& builder, const GptConfig& sizes) { return task.build(builder, sizes); });
+  prepare_device(prepared, options, graph);
   if (!prepared.profile.empty()) set_seconds(prepared.profile, prepared.machine, graph);
   share_host(prepared, options.devices, graph);
 }
@@ -163,7 +162,7 @@ void require_possible(Model& model, const Options& options, const RunDevice& pre
 void prepare_and_plan(Beginning& run, Options& options, Setup& setup, RunDevice& prepared, Plan& plan,
                       Laps& laps) {
   require_possible(run.model, options, prepared);
-  prepare(prepared, options, run.model, *run.task);
+  prepare(prepared, options, run.model);
   setup.machine = prepared.machine;
   setup.fitted = prepared.fitted;
   setup.device = prepared.which;
@@ -220,7 +219,7 @@ void begin(Beginning& run, Options& options, Job& job) {
       run.outputs.emplace(options);
       run.checkpoints.emplace(options, *run.task, false);
     }
-    run.model = build_model(*run.task, options, job.rank());
+    run.model = build_model(options, job.rank());
     run.initial.emplace(options, run.model.graph);
     run.checkpoints->take_graph(run.model.graph);
   });
@@ -254,7 +253,7 @@ void require_host_room(const Options& options, const Graph& graph, const Plan& p
 // Warns of disks that have too little room for what is written.
 void warn_of_disks(const Options& options, const Graph& graph, std::uint64_t first_step) {
   for (const std::string& line : disk_warnings(disk_needs(options, graph, first_step)))
-    std::fprintf(stderr, "%s: warning: %s\n", program_name(options.kind), printable_message(line).c_str());
+    std::fprintf(stderr, "%s: warning: %s\n", program_name(options.program), printable_message(line).c_str());
 }
 
 // CPU threads of each rank: its part of the machine's, unless a launcher has bound it to cores of its own.
@@ -284,7 +283,7 @@ void write_results(Beginning& run, const Options& options, const Setup& setup, T
 }
 
 int train_on(Devices& devices, Beginning& run, const Options& options, Setup& setup, Job& job) {
-  Failures failures(options.kind);
+  Failures failures(options.program);
   Laps laps;
   std::optional<Underway> work(std::in_place, "preparing", "memory and weights");
   std::optional<Trainer> trainer;

@@ -45,17 +45,6 @@ Part part_of(const PairBatch& batch, std::size_t count, std::size_t sequence) {
 
 }  // namespace
 
-BuiltModel build_bert(GraphBuilder& builder, const GptConfig& sizes) {
-  const Bert model = bert(builder, bert_sizes(sizes));
-  const auto tokens = static_cast<std::int32_t>(sizes.vocabulary);
-  return {model.loss,
-          {{model.tokens, tokens},
-           {model.targets, tokens},
-           {model.token_types, segments},
-           {model.seen, 2, 1},  // a made-up batch has every token seen: only padding at the end is not
-           {model.next_sentence, segments}}};
-}
-
 BertTask::BertTask(Options& options) : options_(options), text_(read_data(options.data)) {
   const bool split = options.evaluate_every > 0 && options.evaluation_data.empty();
   const SplitText parts = split_text(text_, split ? options.evaluation_share : 0);
@@ -128,7 +117,7 @@ DataDescription BertTask::data() const {
 }
 
 std::map<std::string, std::string> BertTask::configuration() const {
-  return {{"model.kind", "bert"},
+  return {{"model.kind", std::string(options_.family->name)},
           {"data.text", stowage::fingerprint(training_.text)},
           {"data.tokenizer", fingerprint(*tokenizer_)}};
 }
@@ -138,17 +127,17 @@ std::map<std::string, std::string> BertTask::files() const {
 }
 
 ModelDescription BertTask::description() const {
-  ModelDescription result = describe(bert_sizes(options_.model));
-  result.positions = positions_of(options_);
+  ModelDescription result{.family = options_.family, .config = options_.model};
+  result.config.sequence = positions_of(options_);
   result.padding_token = ids_.padding;
   return result;
 }
 
 Evaluation BertTask::evaluate(const ReadParameter& read) {
   const std::uint64_t all = options_.evaluation_samples;
-  const GptConfig sizes = without_dropout(options_.model, samples_at_once(options_.model, all));
+  const ModelConfig sizes = without_dropout(options_.model, samples_at_once(options_.model, all));
   GraphBuilder builder;
-  const Bert model = bert(builder, bert_sizes(sizes));
+  const BuiltModel model = options_.family->build(builder, sizes);
   const ForwardPass pass(builder.finish_without_update(model.loss),
                          {model.tokens.id, model.token_types.id, model.seen.id},
                          {model.logits.id, model.next_sentence_logits.id});

@@ -13,15 +13,10 @@
 
 namespace stowage::samples {
 
-BuiltModel build_bert(GraphBuilder& builder, const GptConfig& sizes);
-
 class BertTask : public Task {
  public:
   explicit BertTask(Options& options);
 
-  BuiltModel build(GraphBuilder& builder, const GptConfig& sizes) const override {
-    return build_bert(builder, sizes);
-  }
   std::vector<std::span<const std::int32_t>> inputs(std::uint64_t step) override;
   std::uint64_t samples() const override;
   DataDescription data() const override;

@@ -60,7 +60,7 @@ SubGraph up_to(const Graph& graph, const std::vector<TensorId>& outputs) {
   return result;
 }
 
-GptConfig without_dropout(GptConfig sizes, std::int64_t batch) {
+ModelConfig without_dropout(ModelConfig sizes, std::int64_t batch) {
   sizes.batch = batch;
   sizes.micro_batches = sizes.gradient_groups = 1;
   sizes.head_tokens = 0;
@@ -69,7 +69,7 @@ GptConfig without_dropout(GptConfig sizes, std::int64_t batch) {
   return sizes;
 }
 
-std::int64_t samples_at_once(const GptConfig& sizes, std::uint64_t samples) {
+std::int64_t samples_at_once(const ModelConfig& sizes, std::uint64_t samples) {
   const std::int64_t columns = std::max(sizes.vocabulary, sizes.padded_vocabulary);
   const std::int64_t fit = std::max<std::int64_t>(most_logits / (sizes.sequence * columns), 1);
   return std::min({fit, sizes.batch, static_cast<std::int64_t>(samples)});

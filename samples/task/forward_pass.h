@@ -20,10 +20,10 @@ struct SubGraph {
 SubGraph up_to(const Graph& graph, const std::vector<TensorId>& outputs);
 
 // Returns the sizes for `batch` samples at once, with the logits as a tensor and without dropout.
-GptConfig without_dropout(GptConfig sizes, std::int64_t batch);
+ModelConfig without_dropout(ModelConfig sizes, std::int64_t batch);
 
 // Returns the number of samples at once whose logits are a quarter of a gibibyte at most; at least one.
-std::int64_t samples_at_once(const GptConfig& sizes, std::uint64_t samples);
+std::int64_t samples_at_once(const ModelConfig& sizes, std::uint64_t samples);
 
 // Runs a forward graph on the CPU, op by op. A parameter is read when an op needs it first and forgotten
 // behind the last op that does, and the results of ops live as long: a model that does not fit in the

@@ -17,8 +17,8 @@ namespace {
 // Runs the model on one sample at a time.
 class Forward {
  public:
-  Forward(const GptConfig& config, const ReadParameter& read, std::uint64_t seed)
-      : Forward(make(config), read, seed, config) {}
+  Forward(const ModelFamily& family, const ModelConfig& config, const ReadParameter& read, std::uint64_t seed)
+      : Forward(make(family, config), read, seed, config) {}
 
   // Returns the logits after the last token of `text`, of which at most the last `sequence` tokens count.
   std::span<const float> logits(std::span<const std::int32_t> text) {
@@ -34,13 +34,13 @@ class Forward {
   }
 
  private:
-  static SubGraph make(const GptConfig& config) {
+  static SubGraph make(const ModelFamily& family, const ModelConfig& config) {
     GraphBuilder builder;
-    const Gpt model = gpt(builder, without_dropout(config, 1));
+    const BuiltModel model = family.build(builder, without_dropout(config, 1));
     return up_to(builder.finish_without_update(model.loss), {model.tokens.id, model.logits.id});
   }
 
-  Forward(SubGraph part, const ReadParameter& read, std::uint64_t seed, const GptConfig& config)
+  Forward(SubGraph part, const ReadParameter& read, std::uint64_t seed, const ModelConfig& config)
       : config_(config),
         evaluator_(part.graph, cpu_launch_table(), seed),
         tokens_(part.outputs[0]),
@@ -51,7 +51,7 @@ class Forward {
     }
   }
 
-  GptConfig config_;
+  ModelConfig config_;
   Evaluator evaluator_;
   TensorId tokens_;
   TensorId logits_;
@@ -168,11 +168,11 @@ std::string beginning_of_text(const Tokenizer& tokenizer) {
   return first ? tokenizer.decode(std::span(&*first, 1)) : ".";
 }
 
-void generate(const GptConfig& config, const Tokenizer& tokenizer, const ReadParameter& read,
-              const GenerateOptions& options, const EmitText& emit) {
+void generate(const ModelFamily& family, const ModelConfig& config, const Tokenizer& tokenizer,
+              const ReadParameter& read, const GenerateOptions& options, const EmitText& emit) {
   std::vector<std::int32_t> tokens = tokenizer.encode(options.prompt);
   if (tokens.empty()) throw InvalidInput("the prompt is no token of this vocabulary: give another text");
-  Forward model(config, read, options.seed);
+  Forward model(family, config, read, options.seed);
   const std::vector<bool> usable = usable_tokens(tokenizer, config.vocabulary);
   for (std::uint64_t i = 0; i < options.tokens; ++i) {
     tokens.push_back(pick(model.logits(tokens), usable, options.temperature, uniform(options.seed, i)));

@@ -27,8 +27,8 @@ std::string beginning_of_text(const Tokenizer& tokenizer);
 // Hands the text of each new token to `emit`. On the CPU, one sample of `config`'s sequence length at a time;
 // the same tokens for the same parameters and options. Tokens without a text, and rows that pad the
 // vocabulary, are never picked. Throws InvalidInput for a prompt that is no token at all.
-void generate(const GptConfig& config, const Tokenizer& tokenizer, const ReadParameter& read,
-              const GenerateOptions& options, const EmitText& emit);
+void generate(const ModelFamily& family, const ModelConfig& config, const Tokenizer& tokenizer,
+              const ReadParameter& read, const GenerateOptions& options, const EmitText& emit);
 
 // Returns the token that a draw picks: the first whose cumulative probability, softmax(logits / temperature),
 // exceeds `uniform` in [0, 1); at temperature 0 the first of the likeliest ones. Tokens that are not usable

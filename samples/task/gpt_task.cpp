@@ -21,12 +21,6 @@ constexpr double sample_temperature = 0.8;
 
 }  // namespace
 
-BuiltModel build_gpt(GraphBuilder& builder, const GptConfig& sizes) {
-  const Gpt model = gpt(builder, sizes);
-  const auto tokens = static_cast<std::int32_t>(sizes.vocabulary);
-  return {model.loss, {{model.tokens, tokens}, {model.targets, tokens}}};
-}
-
 GptTask::GptTask(Options& options) : options_(options) {
   // Shards may have the tokens of a model whose tokenizer is not known.
   const bool of_model = means_shards(options.data) && by_bytes() && !options.init.empty();
@@ -50,7 +44,7 @@ TokenSampling GptTask::sampling(bool shuffled) const {
 }
 
 void GptTask::take_text(const std::string& flag, std::string_view bytes, Text& text) const {
-  const GptConfig& model = options_.model;
+  const ModelConfig& model = options_.model;
   text.bytes = bytes;
   with_prefix(flag.empty() ? "" : flag + ": ", [&] {
     if (by_bytes()) {
@@ -126,7 +120,7 @@ DataDescription GptTask::data() const {
 }
 
 std::map<std::string, std::string> GptTask::configuration() const {
-  std::map<std::string, std::string> result = {{"model.kind", "gpt"}};
+  std::map<std::string, std::string> result = {{"model.kind", std::string(options_.family->name)}};
   if (!by_bytes()) result["data.tokenizer"] = fingerprint(*tokenizer_);
   if (shards_)
     result["data.shards"] = shards_->fingerprint();
@@ -141,8 +135,8 @@ std::map<std::string, std::int64_t> GptTask::position(std::uint64_t step) const 
 }
 
 ModelDescription GptTask::description() const {
-  ModelDescription result = describe(options_.model);
-  result.positions = positions_of(options_);
+  ModelDescription result{.family = options_.family, .config = options_.model};
+  result.config.sequence = positions_of(options_);
   result.begin_token = result.end_token = tokenizer_->special(SpecialToken::end_of_text);
   return result;
 }
@@ -157,8 +151,8 @@ Evaluation GptTask::evaluate(const ReadParameter& read) {
   const std::uint64_t all = std::min(source.samples(), options_.evaluation_samples);
   const std::int64_t at_once = samples_at_once(options_.model, all);
   GraphBuilder builder;
-  const GptConfig sizes = without_dropout(options_.model, at_once);
-  const Gpt model = gpt(builder, sizes);
+  const ModelConfig sizes = without_dropout(options_.model, at_once);
+  const BuiltModel model = options_.family->build(builder, sizes);
   const ForwardPass pass(builder.finish_without_update(model.loss), {model.tokens.id}, {model.logits.id});
 
   const auto sequence = static_cast<std::size_t>(sizes.sequence);
@@ -193,7 +187,7 @@ void GptTask::sample(const ReadParameter& read, const EmitText& emit) const {
                                   .tokens = options_.sample_tokens,
                                   .temperature = sample_temperature,
                                   .seed = options_.seed};
-  generate(options_.model, *tokenizer_, read, wanted, emit);
+  generate(*options_.family, options_.model, *tokenizer_, read, wanted, emit);
 }
 
 }  // namespace stowage::samples

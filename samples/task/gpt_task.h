@@ -12,15 +12,10 @@
 
 namespace stowage::samples {
 
-BuiltModel build_gpt(GraphBuilder& builder, const GptConfig& sizes);
-
 class GptTask : public Task {
  public:
   explicit GptTask(Options& options);
 
-  BuiltModel build(GraphBuilder& builder, const GptConfig& sizes) const override {
-    return build_gpt(builder, sizes);
-  }
   void take_share(BatchShare share) override {
     if (shards_) shards_->take_share(share);
   }

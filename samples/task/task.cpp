@@ -15,7 +15,7 @@
 namespace stowage::samples {
 
 std::unique_ptr<Task> make_task(Options& options) {
-  if (options.kind == ModelKind::bert) return std::make_unique<BertTask>(options);
+  if (options.program == Program::train_bert) return std::make_unique<BertTask>(options);
   return std::make_unique<GptTask>(options);
 }
 
@@ -38,7 +38,7 @@ std::string fingerprint(const Tokenizer& tokenizer) {
 }
 
 void set_vocabulary(Options& options, std::int64_t tokens, const std::string& needs) {
-  GptConfig& model = options.model;
+  ModelConfig& model = options.model;
   if (options.init.empty()) model.vocabulary = tokens;
   if (model.vocabulary < tokens)
     throw InvalidInput(
@@ -49,7 +49,7 @@ void set_vocabulary(Options& options, std::int64_t tokens, const std::string& ne
     std::fprintf(stderr,
                  "%s: warning: --init %s has a vocabulary of %lld, and --tokenizer %s %lld tokens: is it the "
                  "model's own?\n",
-                 program_name(options.kind), printable(options.init).c_str(),
+                 program_name(options.program), printable(options.init).c_str(),
                  static_cast<long long>(model.vocabulary), printable(options.tokenizer).c_str(),
                  static_cast<long long>(tokens));
   model.padded_vocabulary = padded_vocabulary(model.vocabulary);

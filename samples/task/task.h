@@ -21,21 +21,6 @@
 
 namespace stowage::samples {
 
-// An input of a model: whole numbers from `least` on, below `values`.
-struct ModelInput {
-  Value value;
-  std::int32_t values = 1;
-  std::int32_t least = 0;
-};
-
-struct BuiltModel {
-  Value loss;
-  std::vector<ModelInput> inputs;  // inputs in the same order as in Task::inputs
-};
-
-// Builds a task's model with these sizes.
-using BuildModel = std::function<BuiltModel(GraphBuilder&, const GptConfig& sizes)>;
-
 // A figure that the loss is compared with.
 struct Yardstick {
   std::string name;  // name such as "byte-bigram entropy"
@@ -70,12 +55,10 @@ class Task {
   Task& operator=(const Task&) = delete;
   virtual ~Task() = default;
 
-  virtual BuiltModel build(GraphBuilder& builder, const GptConfig& sizes) const = 0;
-
   // Call it before any inputs: from here on only this part of each batch is needed, as others read the rest.
   // The task may still give the whole batch.
   virtual void take_share(BatchShare /*share*/) {}
-  // Returns the model's inputs at a step, which depend on nothing that happened before. The inputs are those
+  // Returns BuiltModel::inputs at a step, which depend on nothing that happened before. The inputs are those
   // of the whole batch, and valid until the next call; samples beyond this task's share may be of any tokens
   // that there are.
   virtual std::vector<std::span<const std::int32_t>> inputs(std::uint64_t step) = 0;

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "src/graph/json_field.h"
+#include "src/model_files/family_files.h"
 #include "src/model_files/files.h"
 #include "src/models/require_valid.h"
 #include "stowage/error.h"
@@ -17,64 +18,12 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-constexpr const char* config_remedy =
-    "give the config.json of a GPT-2 or BERT model as transformers writes it";
 constexpr Bytes most_config_bytes = 4_MiB;
 
-// Names of the fields in one kind of model.
-struct FieldNames {
-  const char* layers;
-  const char* width;
-  const char* heads;
-  const char* positions;
-  const char* epsilon;
-  const char* inner;
-  const char* activation;
-  const char* gelu;
-  const char* embedding_dropout;
-  const char* attention_dropout;
-  const char* residual_dropout;
-};
-constexpr FieldNames gpt_fields = {"n_layer",
-                                   "n_embd",
-                                   "n_head",
-                                   "n_positions",
-                                   "layer_norm_epsilon",
-                                   "n_inner",
-                                   "activation_function",
-                                   "gelu_new",
-                                   "embd_pdrop",
-                                   "attn_pdrop",
-                                   "resid_pdrop"};
-constexpr FieldNames bert_fields = {"num_hidden_layers",   "hidden_size",
-                                    "num_attention_heads", "max_position_embeddings",
-                                    "layer_norm_eps",      "intermediate_size",
-                                    "hidden_act",          "gelu",
-                                    "hidden_dropout_prob", "attention_probs_dropout_prob",
-                                    "hidden_dropout_prob"};
-
-const FieldNames& fields_of(ModelKind kind) { return kind == ModelKind::gpt2 ? gpt_fields : bert_fields; }
-
-// A field with one supported value, which is also transformers' default.
-struct FixedField {
-  const char* name;
-  json value;
-};
-std::vector<FixedField> fixed_fields(ModelKind kind) {
-  const FieldNames& names = fields_of(kind);
-  std::vector<FixedField> fixed = {{"tie_word_embeddings", true},
-                                   {names.activation, names.gelu},
-                                   {"is_decoder", false},
-                                   {"add_cross_attention", false},
-                                   {"is_encoder_decoder", false}};
-  if (kind == ModelKind::gpt2) {
-    fixed.push_back({"scale_attn_weights", true});
-    fixed.push_back({"scale_attn_by_inverse_layer_idx", false});
-  } else {
-    fixed.push_back({"position_embedding_type", "absolute"});
-    fixed.push_back({"type_vocab_size", 2});
-  }
-  return fixed;
+const std::string& config_remedy() {
+  static const std::string remedy =
+      fmt::format("give the config.json of a {} model as transformers writes it", titles_of_families());
+  return remedy;
 }
 
 class ConfigReader {
@@ -83,53 +32,65 @@ class ConfigReader {
       : source_(source), config_(config), root_(config, source) {}
 
   ModelDescription read() const {
-    ModelDescription model;
-    model.kind = kind();
-    const FieldNames& names = fields_of(model.kind);
-    model.layers = size(names.layers, most_layers);
-    model.width = size(names.width, most_width);
-    model.heads = size(names.heads);
-    model.vocabulary = size("vocab_size");
-    model.positions = size(names.positions);
-    model.embedding_dropout = probability(names.embedding_dropout);
-    model.attention_dropout = probability(names.attention_dropout);
-    model.residual_dropout = probability(names.residual_dropout);
-    model.epsilon = epsilon(names.epsilon, model.kind == ModelKind::gpt2 ? 1e-5 : 1e-12);
+    const FamilyFiles& files = family_files();
+    const ConfigFields& names = files.fields;
+    ModelDescription model{.family = files.family, .config = files.family->defaults};
+    ModelConfig& config = model.config;
+    config.layers = size(names.layers, most_layers);
+    config.width = size(names.width, most_width);
+    config.heads = size(names.heads);
+    config.vocabulary = size("vocab_size");
+    config.sequence = size(names.positions);
+    read_dropouts(names, config);
+    config.epsilon = epsilon(names.epsilon, files.usual_epsilon);
     model.begin_token = token("bos_token_id");
     model.end_token = token("eos_token_id");
     model.padding_token = token("pad_token_id");
-    if (model.width % model.heads != 0)
+    if (config.width % config.heads != 0)
       root_.member(names.width)
-          .refuse(fmt::format("is {}, which {} {} does not divide", model.width, names.heads, model.heads));
-    require_inner(names.inner, model);
-    for (const FixedField& field : fixed_fields(model.kind)) require(field);
+          .refuse(fmt::format("is {}, which {} {} does not divide", config.width, names.heads, config.heads));
+    require_inner(files, config);
+    for (const FixedField& field : files.fixed) require(field);
     return model;
   }
 
  private:
-  ModelKind kind() const {
+  const FamilyFiles& family_files() const {
     root_.members(std::size_t{1} << 16U);  // an object
     if (!root_.has("model_type"))
-      if (const auto found = kind_of_architecture()) return *found;
+      if (const FamilyFiles* found = files_of_architecture()) return *found;
     const JsonField field = root_.member("model_type");
     const std::string word = field.text();
-    if (word == "gpt2") return ModelKind::gpt2;
-    if (word == "bert") return ModelKind::bert;
-    field.refuse(fmt::format("is {}; gpt2 and bert are supported", in_quotes(word)));
+    std::string supported;
+    for (const FamilyFiles* files : all_family_files()) {
+      if (files->model_type == word) return *files;
+      supported += fmt::format("{}{}", supported.empty() ? "" : ", ", files->model_type);
+    }
+    field.refuse(fmt::format("is {}; supported are {}", in_quotes(word), supported));
   }
 
-  // Returns the kind by the architecture: transformers wrote no model_type before 2.3, of 2019.
-  std::optional<ModelKind> kind_of_architecture() const {
+  // Returns the family by the architecture, or null: transformers wrote no model_type before 2.3, of 2019.
+  const FamilyFiles* files_of_architecture() const {
     const auto found = config_.find("architectures");
-    if (found != config_.end() && found->is_array() && found->size() == 1 && found->front().is_string()) {
-      const auto name = found->front().get<std::string>();
-      if (name.starts_with("GPT2")) return ModelKind::gpt2;
-      if (name.starts_with("Bert")) return ModelKind::bert;
-      return {};
+    const bool named =
+        found != config_.end() && found->is_array() && found->size() == 1 && found->front().is_string();
+    for (const FamilyFiles* files : all_family_files()) {
+      const bool told = named ? found->front().get<std::string>().starts_with(files->class_prefix)
+                              : std::all_of(files->tells.begin(), files->tells.end(),
+                                            [&](const char* field) { return root_.has(field); });
+      if (told) return files;
     }
-    if (root_.has("n_embd") && root_.has("n_ctx")) return ModelKind::gpt2;
-    if (root_.has("hidden_size") && root_.has("type_vocab_size")) return ModelKind::bert;
-    return {};
+    return nullptr;
+  }
+
+  void read_dropouts(const ConfigFields& names, ModelConfig& config) const {
+    config.dropout = probability(names.embedding_dropout);
+    // Returns nullopt for the probability that stands for all.
+    const auto unless_usual = [&](double probability) {
+      return probability == config.dropout ? std::optional<double>() : probability;
+    };
+    config.attention_dropout = unless_usual(probability(names.attention_dropout));
+    config.residual_dropout = unless_usual(probability(names.residual_dropout));
   }
 
   std::int64_t size(const char* name, std::int64_t most = most_of_others) const {
@@ -164,24 +125,24 @@ class ConfigReader {
     return root_.member(name).integer();
   }
 
-  void require_inner(const char* name, const ModelDescription& model) const {
+  void require_inner(const FamilyFiles& files, const ModelConfig& config) const {
+    const char* name = files.fields.inner;
     const auto found = config_.find(name);
-    const bool usual = model.kind == ModelKind::gpt2 && (found == config_.end() || found->is_null());
-    if (usual) return;
+    if (files.inner_may_be_null && (found == config_.end() || found->is_null())) return;
     const JsonField field = root_.member(name);
-    if (field.integer() != 4 * model.width)
-      field.refuse(fmt::format("is {}; 4 times {}, {}, is supported", field.integer(),
-                               fields_of(model.kind).width, 4 * model.width));
+    if (field.integer() != 4 * config.width)
+      field.refuse(fmt::format("is {}; 4 times {}, {}, is supported", field.integer(), files.fields.width,
+                               4 * config.width));
   }
 
   void require(const FixedField& field) const {
     const auto found = config_.find(field.name);
-    if (found == config_.end() || *found == field.value) return;
+    if (found == config_.end() || *found == json::parse(field.value)) return;
     root_.member(field.name)
         .refuse(fmt::format("is {}; {} is supported",
                             found->is_string() ? in_quotes(found->get<std::string>())
                                                : found->dump(-1, ' ', true).substr(0, 200),
-                            field.value.dump()));
+                            field.value));
   }
 
   const JsonSource& source_;
@@ -218,75 +179,36 @@ void put_token(json& config, const char* name, const std::optional<std::int64_t>
   config[name] = token ? json(*token) : json();
 }
 
-void require_kind(const ModelDescription& model, ModelKind kind, const char* word) {
-  if (model.kind != kind)
-    throw InvalidInput(
-        fmt::format("config.json: 'model_type' is {}, and this is for {}; give a model of that type",
-                    model.kind == ModelKind::gpt2 ? "gpt2" : "bert", word));
-}
-
-// Returns nullopt for the probability `most`, which then stands for all.
-std::optional<double> unless(double most, double probability) {
-  return probability == most ? std::optional<double>() : probability;
-}
-
-template <class Config>
-Config sizes_of(const ModelDescription& model) {
-  Config config;
-  config.layers = model.layers;
-  config.width = model.width;
-  config.heads = model.heads;
-  config.vocabulary = model.vocabulary;
-  config.sequence = model.positions;
-  config.dropout = model.embedding_dropout;
-  config.attention_dropout = unless(config.dropout, model.attention_dropout);
-  config.epsilon = model.epsilon;
-  return config;
-}
-
-template <class Config>
-ModelDescription description_of(const Config& config, ModelKind kind) {
-  ModelDescription model;
-  model.kind = kind;
-  model.layers = config.layers;
-  model.width = config.width;
-  model.heads = config.heads;
-  model.vocabulary = config.vocabulary;
-  model.positions = config.sequence;
-  model.embedding_dropout = model.residual_dropout = config.dropout;
-  model.attention_dropout = config.attention_dropout.value_or(config.dropout);
-  model.epsilon = config.epsilon;
-  return model;
-}
-
 }  // namespace
 
 ModelDescription model_description_from_json(std::string_view text, std::string_view file) {
-  const JsonSource source{std::string(file), config_remedy, "the whole file"};
+  const JsonSource source{std::string(file), config_remedy(), "the whole file"};
   const json config = parse_json(without_non_finite(text), source);
   return ConfigReader(config, source).read();
 }
 
 std::string to_json(const ModelDescription& model) {
-  const bool gpt = model.kind == ModelKind::gpt2;
-  const FieldNames& names = fields_of(model.kind);
-  json config = {{"architectures", json::array({gpt ? "GPT2LMHeadModel" : "BertForPreTraining"})},
-                 {"model_type", gpt ? "gpt2" : "bert"},
+  const FamilyFiles& files = files_of(*model.family);
+  const ConfigFields& names = files.fields;
+  const ModelConfig& sizes = model.config;
+  json config = {{"architectures", json::array({files.architecture})},
+                 {"model_type", files.model_type},
                  {"initializer_range", 0.02},
-                 {"vocab_size", model.vocabulary},
-                 {names.layers, model.layers},
-                 {names.width, model.width},
-                 {names.heads, model.heads},
-                 {names.positions, model.positions},
-                 {names.embedding_dropout, model.embedding_dropout},
-                 {names.attention_dropout, model.attention_dropout},
-                 {names.residual_dropout, model.residual_dropout},
-                 {names.epsilon, model.epsilon}};
-  config[names.inner] = gpt ? json() : json(4 * model.width);
-  for (const FixedField& field : fixed_fields(model.kind)) config[field.name] = field.value;
+                 {"vocab_size", sizes.vocabulary},
+                 {names.layers, sizes.layers},
+                 {names.width, sizes.width},
+                 {names.heads, sizes.heads},
+                 {names.positions, sizes.sequence},
+                 {names.embedding_dropout, sizes.embedding_dropout.value_or(sizes.dropout)},
+                 {names.attention_dropout, sizes.attention_dropout.value_or(sizes.dropout)},
+                 {names.residual_dropout, sizes.residual_dropout.value_or(sizes.dropout)},
+                 {names.epsilon, sizes.epsilon}};
+  config[names.inner] = files.inner_may_be_null ? json() : json(4 * sizes.width);
+  for (const FixedField& field : files.fixed) config[field.name] = json::parse(field.value);
   put_token(config, "bos_token_id", model.begin_token);
   put_token(config, "eos_token_id", model.end_token);
-  if (gpt || model.padding_token) put_token(config, "pad_token_id", model.padding_token);
+  if (files.writes_absent_padding || model.padding_token)
+    put_token(config, "pad_token_id", model.padding_token);
   return config.dump(2) + "\n";
 }
 
@@ -297,29 +219,7 @@ ModelDescription read_model_description(const std::string& path) {
         fmt::format("{} is not there; give a folder with config.json, or a file beside it", path));
   const fs::path folder = fs::is_directory(path, error) ? fs::path(path) : fs::path(path).parent_path();
   const std::string file = (folder / "config.json").string();
-  return model_description_from_json(read_small_file(file, most_config_bytes, config_remedy), file);
+  return model_description_from_json(read_small_file(file, most_config_bytes, config_remedy()), file);
 }
-
-GptConfig gpt_config(const ModelDescription& model) {
-  require_kind(model, ModelKind::gpt2, "GPT-2");
-  GptConfig config = sizes_of<GptConfig>(model);
-  config.residual_dropout = unless(config.dropout, model.residual_dropout);
-  return config;
-}
-
-BertConfig bert_config(const ModelDescription& model) {
-  require_kind(model, ModelKind::bert, "BERT");
-  BertConfig config = sizes_of<BertConfig>(model);
-  config.pretraining = true;
-  return config;
-}
-
-ModelDescription describe(const GptConfig& config) {
-  ModelDescription model = description_of(config, ModelKind::gpt2);
-  model.embedding_dropout = config.embedding_dropout.value_or(config.dropout);
-  model.residual_dropout = config.residual_dropout.value_or(config.dropout);
-  return model;
-}
-ModelDescription describe(const BertConfig& config) { return description_of(config, ModelKind::bert); }
 
 }  // namespace stowage

@@ -9,6 +9,7 @@
 #include "src/graph/finite.h"
 #include "src/graph/json_field.h"
 #include "src/model_files/convert.h"
+#include "src/model_files/family_files.h"
 #include "src/model_files/parameter_parts.h"
 #include "stowage/error.h"
 #include "stowage/model_files.h"
@@ -40,7 +41,7 @@ class Finder {
   Finder(const TensorFiles& files, const ModelDescription& model) : files_(files), model_(model) {}
 
   const StoredTensor* find(const std::string& name) const {
-    for (const std::string& accepted : accepted_names(model_.kind, name))
+    for (const std::string& accepted : accepted_names(*model_.family, name))
       if (const StoredTensor* found = files_.find(accepted)) return found;
     return nullptr;
   }
@@ -54,7 +55,7 @@ class Finder {
                          in_quotes(tensor.name), fmt::join(tensor.shape, ", "), fmt::join(shape, ", ")));
   }
 
-  const char* kind_word() const { return model_.kind == ModelKind::gpt2 ? "GPT-2" : "BERT"; }
+  std::string_view title() const { return model_.family->title; }
   // Returns an example of a name in the files, for a message about a missing name.
   std::string one_that_is_there() const {
     const std::vector<std::string_view> names = files_.names();
@@ -97,7 +98,7 @@ class Matcher : Finder {
       if (found == nullptr && match.parameter.may_be_missing && match.stored.empty()) return;
       if (found == nullptr)
         refuse(fmt::format("there is no tensor {}, which {} of {} needs{}", in_quotes(part.name),
-                           in_quotes(graph_.tensor(match.parameter.parameter).name), kind_word(),
+                           in_quotes(graph_.tensor(match.parameter.parameter).name), title(),
                            one_that_is_there()));
       require_fits(*found, part.shape);
       used_.insert(found);
@@ -109,10 +110,10 @@ class Matcher : Finder {
     for (const std::string_view name : files_.names()) {
       const StoredTensor* tensor = files_.find(name);
       if (used_.contains(tensor)) continue;
-      const ExtraTensor extra = extra_tensor(model_.kind, name);
+      const ExtraTensor extra = extra_tensor(*model_.family, name);
       if (extra.what == Extra::none)
-        refuse(fmt::format("tensor {} is none of {} with {} layers", in_quotes(name), kind_word(),
-                           model_.layers));
+        refuse(fmt::format("tensor {} is none of {} with {} layers", in_quotes(name), title(),
+                           model_.config.layers));
       if (extra.what == Extra::passed_over) continue;
       const StoredTensor* other = find(extra.tied_to);
       if (other == nullptr || !is_real(other->type) || !is_real(tensor->type) ||
@@ -256,25 +257,17 @@ class Reader {
 
 void check_sizes(const TensorFiles& files, const ModelDescription& model) {
   const Finder finder(files, model);
-  const auto require = [&](const std::string& name, const std::vector<std::int64_t>& shape) {
-    const StoredTensor* found = finder.find(name);
+  const auto require = [&](const KnownShape& known) {
+    const StoredTensor* found = finder.find(known.name);
     if (found == nullptr)
       finder.refuse(fmt::format("there is no tensor {}, and config.json asks for {} layers{}",
-                                in_quotes(name), model.layers, finder.one_that_is_there()));
-    finder.require_fits(*found, shape);
+                                in_quotes(known.name), model.config.layers, finder.one_that_is_there()));
+    finder.require_fits(*found, known.shape);
   };
-  const std::int64_t width = model.width;
-  if (model.kind == ModelKind::gpt2) {
-    require("transformer.wte.weight", {model.vocabulary, width});
-    require("transformer.wpe.weight", {model.positions, width});
-    for (std::int64_t layer = 0; layer < model.layers; ++layer)
-      require(fmt::format("transformer.h.{}.mlp.c_fc.weight", layer), {width, 4 * width});
-  } else {
-    require("bert.embeddings.word_embeddings.weight", {model.vocabulary, width});
-    require("bert.embeddings.position_embeddings.weight", {model.positions, width});
-    for (std::int64_t layer = 0; layer < model.layers; ++layer)
-      require(fmt::format("bert.encoder.layer.{}.intermediate.dense.weight", layer), {4 * width, width});
-  }
+  const FamilyFiles& family = files_of(*model.family);
+  for (const KnownShape& table : family.tables(model.config)) require(table);
+  for (std::int64_t layer = 0; layer < model.config.layers; ++layer)
+    require(family.in_layer(model.config, layer));
 }
 
 MissingParameters check_model(const TensorFiles& files, const ModelDescription& model, const Graph& graph) {

@@ -39,7 +39,7 @@ struct ParameterParts {
 std::vector<ParameterParts> parameter_parts(const ModelDescription& model, const Graph& graph);
 
 // Returns the names that a file may use for `name`, the usual one first.
-std::vector<std::string> accepted_names(ModelKind kind, const std::string& name);
+std::vector<std::string> accepted_names(const ModelFamily& family, const std::string& name);
 
 // A tensor that a file may have beside the parameters.
 enum class Extra : std::uint8_t { none, passed_over, tied };
@@ -47,8 +47,8 @@ struct ExtraTensor {
   Extra what = Extra::none;
   std::string tied_to;  // usual name of the tensor whose bytes this one must have
 };
-ExtraTensor extra_tensor(ModelKind kind, std::string_view name);
-// Whether the name, behind any prefix, is of a tensor that a model of either kind ties to another one.
+ExtraTensor extra_tensor(const ModelFamily& family, std::string_view name);
+// Returns whether the name, behind any prefix, is of a tensor that some family ties to another one.
 bool is_tied_name(std::string_view name);
 
 // A run of elements in one row of a part's tensor: `count` elements from `stored` on. In the parameter they

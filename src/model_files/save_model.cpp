@@ -6,6 +6,7 @@
 
 #include "src/base/output_file.h"
 #include "src/model_files/convert.h"
+#include "src/model_files/family_files.h"
 #include "src/model_files/parameter_parts.h"
 #include "stowage/error.h"
 #include "stowage/model_files.h"
@@ -131,7 +132,7 @@ struct Source {
 const StoredTensor& read_as(const Source& source, const StoredTensor& tensor) {
   const StoredTensor* found = nullptr;
   if (source.beyond != nullptr) {
-    for (const std::string& name : accepted_names(source.model.kind, tensor.name))
+    for (const std::string& name : accepted_names(*source.model.family, tensor.name))
       if (found == nullptr) found = source.beyond->find(name);
   }
   if (found != nullptr && found->shape == tensor.shape && is_real(found->type)) return *found;
@@ -176,8 +177,7 @@ void write_shard(const std::string& path, const std::vector<Saved>& shard, const
 }
 
 void require_whole(const ModelDescription& model, const std::vector<Saved>& all) {
-  const char* last =
-      model.kind == ModelKind::gpt2 ? "transformer.ln_f.weight" : "cls.seq_relationship.weight";
+  const std::string_view last = files_of(*model.family).whole_by;
   const bool there =
       std::any_of(all.begin(), all.end(), [&](const Saved& saved) { return saved.tensor.name == last; });
   if (!there)

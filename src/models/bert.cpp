@@ -23,7 +23,7 @@ struct Trunk {
 // Builds one op after the other. Parameters have the names of models.h; ops have shorter names.
 struct Encoder {
   GraphBuilder& builder;
-  const BertConfig& config;
+  const ModelConfig& config;
 
   Value weight(const std::string& parameter, std::int64_t in, std::int64_t out) const {
     return builder.parameter(parameter + ".weight", {in, out}, {0, bert_deviation});
@@ -79,7 +79,7 @@ struct Encoder {
     return join(name, parameter + "output", x, y);
   }
 
-  Trunk embedding(std::uint32_t part, const Bert& model, Value table, Value positions) const {
+  Trunk embedding(std::uint32_t part, const BuiltModel& model, Value table, Value positions) const {
     builder.begin_unit("embedding", part);
     Value x = nn::embedding(builder, "embedding", model.tokens, table, positions, config.sequence);
     if (config.pretraining) {
@@ -93,7 +93,7 @@ struct Encoder {
   }
 
   // Returns the loss of the masked tokens; sets the logits if the full tensor exists.
-  Value masked_loss(Value x, Value table, Value shift, Bert& model) const {
+  Value masked_loss(Value x, Value table, Value shift, BuiltModel& model) const {
     const std::int64_t chunk = head_tokens(config, builder.work_type());
     if (chunk > 0) {
       return nn::linear_cross_entropy(
@@ -105,7 +105,7 @@ struct Encoder {
   }
   // Returns the loss of predicting, from the first token, whether the second segment follows the first; sets
   // the model's logits to this micro-batch's.
-  Value next_sentence_loss(Value x, Bert& model) const {
+  Value next_sentence_loss(Value x, BuiltModel& model) const {
     Value first = nn::first_token(builder, "pooler.first", x, config.sequence);
     Value pooled = linear("pooler.dense", "bert.pooler.dense", first, config.width, config.width);
     pooled = nn::tanh(builder, "pooler", pooled);
@@ -114,7 +114,7 @@ struct Encoder {
     return nn::cross_entropy(builder, "next_sentence.loss", model.next_sentence_logits, model.next_sentence);
   }
   // Returns the micro-batch's part of the loss. The op that writes gradients comes last.
-  Value head(std::uint32_t part, const Trunk& trunk, Value table, Bert& model) const {
+  Value head(std::uint32_t part, const Trunk& trunk, Value table, BuiltModel& model) const {
     builder.begin_unit("head", part);
     Value x = normed(trunk);
     if (!config.pretraining) return masked_loss(x, table, {}, model);
@@ -127,26 +127,32 @@ struct Encoder {
   }
 };
 
-Bert inputs(GraphBuilder& builder, const BertConfig& config) {
+BuiltModel inputs(GraphBuilder& builder, const ModelConfig& config) {
   const std::int64_t tokens = config.batch * config.sequence;
-  Bert model;
+  BuiltModel model;
   model.tokens = builder.input("tokens", {tokens});
   model.targets = builder.input("targets", {tokens});
+  const auto vocabulary = static_cast<std::int32_t>(config.vocabulary);
+  model.inputs = {{model.tokens, vocabulary}, {model.targets, vocabulary}};
   if (!config.pretraining) return model;
   model.token_types = builder.input("token_types", {tokens});
   model.seen = builder.input("seen", {tokens});
   model.next_sentence = builder.input("next_sentence", {config.batch});
+  // A made-up batch has every token seen: padding is allowed at the end alone.
+  model.inputs.insert(model.inputs.end(), {{model.token_types, static_cast<std::int32_t>(segments)},
+                                           {model.seen, 2, 1},
+                                           {model.next_sentence, static_cast<std::int32_t>(segments)}});
   return model;
 }
 
 }  // namespace
 
-Bert bert(GraphBuilder& builder, const BertConfig& config) {
-  require_valid("bert", config);
+BuiltModel bert(GraphBuilder& builder, const ModelConfig& config) {
+  require_valid(bert_family.name, config);
   const Encoder encoder{builder, config};
   split_batch(builder, config);
   const std::uint32_t parts = builder.micro_batch().count;
-  Bert model = inputs(builder, config);
+  BuiltModel model = inputs(builder, config);
   Value table = encoder.weight("bert.embeddings.word_embeddings", rows_of_vocabulary(config), config.width);
   Value positions = encoder.weight("bert.embeddings.position_embeddings", config.sequence, config.width);
 
@@ -164,5 +170,19 @@ Bert bert(GraphBuilder& builder, const BertConfig& config) {
   if (config.micro_batches > 1) model.logits = model.next_sentence_logits = {};
   return model;
 }
+
+// The vocabulary is BERT's 30,522, padded to a multiple of 32.
+constinit const ModelFamily bert_family{.name = "bert",
+                                        .title = "BERT",
+                                        .generates = false,
+                                        .defaults = {.layers = 12,
+                                                     .width = 768,
+                                                     .heads = 12,
+                                                     .vocabulary = 30528,
+                                                     .sequence = 512,
+                                                     .epsilon = 1e-12,
+                                                     .pretraining = true,
+                                                     .padding_at_end = true},
+                                        .build = bert};
 
 }  // namespace stowage

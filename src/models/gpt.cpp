@@ -17,7 +17,7 @@ constexpr double deviation = 0.02;
 // Builds ops with the parameters of the same name, which begins with the layer's prefix: "h.3.".
 struct Layers {
   GraphBuilder& builder;
-  const GptConfig& config;
+  const ModelConfig& config;
 
   Value norm(const std::string& name, Value x) const {
     Value gain = builder.parameter(name + ".weight", {config.width}, {1, 0});
@@ -65,7 +65,7 @@ struct Layers {
   }
 
   // Returns the micro-batch's part of the loss; sets the logits if the full tensor exists.
-  Value head(std::uint32_t part, Value x, Value table, Gpt& model) const {
+  Value head(std::uint32_t part, Value x, Value table, BuiltModel& model) const {
     builder.begin_unit("head", part);
     x = norm("ln_f", x);
     const std::int64_t chunk = head_tokens(config, builder.work_type());
@@ -80,12 +80,12 @@ struct Layers {
 
 }  // namespace
 
-Gpt gpt(GraphBuilder& builder, const GptConfig& config) {
-  require_valid("gpt", config);
+BuiltModel gpt(GraphBuilder& builder, const ModelConfig& config) {
+  require_valid(gpt_family.name, config);
   const Layers layers{builder, config};
   split_batch(builder, config);
   const std::uint32_t parts = builder.micro_batch().count;
-  Gpt model;
+  BuiltModel model;
   model.tokens = builder.input("tokens", {config.batch * config.sequence});
   model.targets = builder.input("targets", {config.batch * config.sequence});
 
@@ -103,7 +103,17 @@ Gpt gpt(GraphBuilder& builder, const GptConfig& config) {
   for (std::uint32_t part = 0; part < parts; ++part)
     model.loss = builder.sum_loss(layers.head(part, x[part], table, model));
   if (config.micro_batches > 1) model.logits = {};
+  const auto vocabulary = static_cast<std::int32_t>(config.vocabulary);
+  model.inputs = {{model.tokens, vocabulary}, {model.targets, vocabulary}};
   return model;
 }
+
+// The vocabulary is GPT-2's 50,257, padded to a multiple of 32.
+constinit const ModelFamily gpt_family{
+    .name = "gpt",
+    .title = "GPT-2",
+    .generates = true,
+    .defaults = {.layers = 12, .width = 768, .heads = 12, .vocabulary = 50304, .sequence = 1024},
+    .build = gpt};
 
 }  // namespace stowage

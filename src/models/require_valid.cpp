@@ -6,7 +6,6 @@
 #include <cmath>
 
 #include "stowage/error.h"
-#include "stowage/models.h"
 
 namespace stowage {
 namespace {
@@ -14,14 +13,14 @@ namespace {
 constexpr std::int64_t most_units = 1 << 18;
 
 struct Checker {
-  const ModelSizes& sizes;
+  std::string_view model;
 
   void require(bool holds, const std::string& saying) const {
-    if (!holds) throw InvalidInput(fmt::format("{}: {}", sizes.model, saying));
+    if (!holds) throw InvalidInput(fmt::format("{}: {}", model, saying));
   }
 };
 
-void require_in_range(const Checker& checker, const ModelSizes& sizes) {
+void require_in_range(const Checker& checker, const ModelConfig& sizes) {
   struct Field {
     const char* name;
     std::int64_t value;
@@ -37,7 +36,7 @@ void require_in_range(const Checker& checker, const ModelSizes& sizes) {
   }
 }
 
-void require_divisible(const Checker& checker, const ModelSizes& sizes) {
+void require_divisible(const Checker& checker, const ModelConfig& sizes) {
   checker.require(sizes.batch % sizes.micro_batches == 0,
                   fmt::format("batch {} is not divisible by micro_batches {}; change one of them",
                               sizes.batch, sizes.micro_batches));
@@ -55,7 +54,7 @@ void require_divisible(const Checker& checker, const ModelSizes& sizes) {
 
 // Estimates from above: 32 bytes for each parameter, 40 activations of a layer's width, all logits, and
 // a byte for each of attention's probabilities.
-void require_bounded(const Checker& checker, const ModelSizes& sizes) {
+void require_bounded(const Checker& checker, const ModelConfig& sizes) {
   const auto number = [](std::int64_t value) { return static_cast<double>(value); };
   const double width = number(sizes.width), layers = number(sizes.layers), heads = number(sizes.heads);
   const std::int64_t rows = std::max(sizes.vocabulary, sizes.padded_vocabulary);
@@ -77,32 +76,35 @@ constexpr std::int64_t most_head_tokens = 8192;
 constexpr std::int64_t bytes_per_feature = 16;
 constexpr std::int64_t least_chunks = 4;  // a chunk grows only if this many remain
 
-template <class Config>
-std::int64_t tokens_of(const Config& config, DataType type) {
-  const std::int64_t tokens =
-      config.batch * config.sequence / std::max<std::int64_t>(config.micro_batches, 1);
-  return config.head_tokens.value_or(default_head_tokens(type, config.width, tokens));
+void require_dropouts(const Checker& checker, const ModelConfig& sizes) {
+  struct Rate {
+    const char* name;
+    double value;
+  };
+  for (const auto& [name, value] : {Rate{"dropout", sizes.dropout},
+                                    {"attention_dropout", sizes.attention_dropout.value_or(0)},
+                                    {"embedding_dropout", sizes.embedding_dropout.value_or(0)},
+                                    {"residual_dropout", sizes.residual_dropout.value_or(0)}})
+    checker.require(value >= 0 && value < 1,
+                    fmt::format("{} {} is outside [0, 1); choose one inside", name, value));
 }
 
 }  // namespace
 
-void require_valid(const ModelSizes& sizes) {
-  const Checker checker{sizes};
+void require_valid(std::string_view model, const ModelConfig& sizes) {
+  const Checker checker{model};
+  const std::int64_t chunk = sizes.head_tokens.value_or(0);
   require_in_range(checker, sizes);
   checker.require(
       sizes.width % sizes.heads == 0,
       fmt::format("width {} is not divisible by heads {}; change one of them", sizes.width, sizes.heads));
-  for (auto [name, dropout] : sizes.dropouts) {
-    checker.require(dropout >= 0 && dropout < 1,
-                    fmt::format("{} {} is outside [0, 1); choose one inside", name, dropout));
-  }
+  require_dropouts(checker, sizes);
   checker.require(sizes.epsilon > 0 && std::isfinite(sizes.epsilon),
                   fmt::format("epsilon {} is not above 0; give a small one, as 1e-5", sizes.epsilon));
   checker.require(sizes.padded_vocabulary == 0 || sizes.padded_vocabulary >= sizes.vocabulary,
                   fmt::format("padded_vocabulary {} is below vocabulary {}; give at least that, or 0 for it",
                               sizes.padded_vocabulary, sizes.vocabulary));
-  checker.require(sizes.head_tokens >= 0,
-                  fmt::format("head_tokens is {}; give tokens, or 0 for all of them", sizes.head_tokens));
+  checker.require(chunk >= 0, fmt::format("head_tokens is {}; give tokens, or 0 for all of them", chunk));
   require_divisible(checker, sizes);
   checker.require(sizes.micro_batches <= most_units / (2 * sizes.layers + 2),
                   fmt::format("micro_batches {} with layers {} makes too many ops; give fewer of one of them",
@@ -119,7 +121,21 @@ std::int64_t default_head_tokens(DataType type, std::int64_t width, std::int64_t
   return chunk;
 }
 
-std::int64_t head_tokens(const GptConfig& config, DataType type) { return tokens_of(config, type); }
-std::int64_t head_tokens(const BertConfig& config, DataType type) { return tokens_of(config, type); }
+std::int64_t head_tokens(const ModelConfig& config, DataType type) {
+  const std::int64_t tokens =
+      config.batch * config.sequence / std::max<std::int64_t>(config.micro_batches, 1);
+  return config.head_tokens.value_or(default_head_tokens(type, config.width, tokens));
+}
+
+void split_batch(GraphBuilder& builder, const ModelConfig& config) {
+  const auto number = [](std::int64_t value) { return static_cast<std::uint32_t>(value); };
+  builder.split_batch(number(config.micro_batches / config.ranks),
+                      number(config.gradient_groups / config.ranks),
+                      {number(config.rank), number(config.ranks)});
+}
+
+std::int64_t rows_of_vocabulary(const ModelConfig& config) {
+  return config.padded_vocabulary == 0 ? config.vocabulary : config.padded_vocabulary;
+}
 
 }  // namespace stowage

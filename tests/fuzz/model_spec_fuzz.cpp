@@ -35,7 +35,7 @@ Words words_of(std::vector<std::string> lines) {
 
 // Building takes no tensor memory, but an op's worth of time per op.
 void build_small(const ModelSpec& spec) {
-  if (spec.layers > 4) return;
+  if (spec.config.layers > 4) return;
   try {
     check(build(spec));
   } catch (const InvalidInput&) {

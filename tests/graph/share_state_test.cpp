@@ -18,8 +18,8 @@ using test::tensor_named;
 using test::tensor_names;
 using ::testing::ElementsAre;
 
-GptConfig tied_gpt(std::int64_t ranks, std::int64_t rank = 0) {
-  GptConfig config;
+ModelConfig tied_gpt(std::int64_t ranks, std::int64_t rank = 0) {
+  ModelConfig config;
   config.layers = 1;
   config.width = 24;
   config.heads = 2;
@@ -34,9 +34,9 @@ GptConfig tied_gpt(std::int64_t ranks, std::int64_t rank = 0) {
   return config;
 }
 
-Graph graph_of(const GptConfig& config, const AdamW& optimizer = {}) {
+Graph graph_of(const ModelConfig& config, const AdamW& optimizer = {}) {
   GraphBuilder builder(DataType::bf16);
-  const Gpt model = gpt(builder, config);
+  const BuiltModel model = gpt(builder, config);
   return builder.finish(model.loss, optimizer);
 }
 const Op& op_of(const Graph& graph, const std::string& name) { return graph.op(op_named(graph, name)); }

@@ -35,34 +35,31 @@ void expect_field_refused(json config, const char* field, const json& value, con
 
 TEST(ConfigJson, ReadsGpt) {
   const ModelDescription model = read(gpt_json());
-  EXPECT_EQ(model, (ModelDescription{.kind = ModelKind::gpt2,
-                                     .layers = 3,
-                                     .width = 12,
-                                     .heads = 4,
-                                     .vocabulary = 1000,
-                                     .positions = 77,
-                                     .embedding_dropout = 0.2,
-                                     .attention_dropout = 0,
-                                     .residual_dropout = 0.1,
-                                     .epsilon = 1e-5,
-                                     .begin_token = 5,
-                                     .end_token = {},
-                                     .padding_token = {}}));
+  ModelDescription expected{.config = gpt_family.defaults};
+  expected.config.layers = 3;
+  expected.config.width = 12;
+  expected.config.heads = 4;
+  expected.config.vocabulary = 1000;
+  expected.config.sequence = 77;
+  expected.config.dropout = 0.2;
+  expected.config.attention_dropout = 0;
+  expected.config.residual_dropout = 0.1;
+  expected.begin_token = 5;
+  EXPECT_EQ(model, expected);
 }
 
 TEST(ConfigJson, ReadsBert) {
   const ModelDescription model = read(bert_json());
-  EXPECT_EQ(model.kind, ModelKind::bert);
-  EXPECT_EQ(model.layers, 2);
-  EXPECT_EQ(model.width, 12);
-  EXPECT_EQ(model.heads, 3);
-  EXPECT_EQ(model.vocabulary, 99);
-  EXPECT_EQ(model.positions, 8);
-  EXPECT_EQ(model.embedding_dropout, 0.25);
-  EXPECT_EQ(model.residual_dropout, 0.25);
-  EXPECT_EQ(model.attention_dropout, 0.1);
-  EXPECT_EQ(model.epsilon, 1e-12);
-  EXPECT_EQ(model.padding_token, 0);
+  EXPECT_EQ(model.family, &bert_family);
+  EXPECT_EQ(model.config.layers, 2);
+  EXPECT_EQ(model.config.width, 12);
+  EXPECT_EQ(model.config.heads, 3);
+  EXPECT_EQ(model.config.vocabulary, 99);
+  EXPECT_EQ(model.config.sequence, 8);
+  EXPECT_EQ(model.config.dropout, 0.25);
+  EXPECT_FALSE(model.config.residual_dropout);
+  EXPECT_TRUE(model.config.pretraining);
+  EXPECT_EQ(model.config.epsilon, 1e-12);
 }
 
 TEST(ConfigJson, ReadsWhatItWrites) {
@@ -76,7 +73,7 @@ TEST(ConfigJson, ReadsWhatItWrites) {
 }
 
 TEST(ConfigJson, RefusesWhatIsNotComputed) {
-  expect_field_refused(gpt_json(), "model_type", "llama", "is \"llama\"; gpt2 and bert are supported");
+  expect_field_refused(gpt_json(), "model_type", "llama", "is \"llama\"; supported are gpt2, bert");
   expect_field_refused(gpt_json(), "activation_function", "relu", R"(is "relu"; "gelu_new" is supported)");
   expect_field_refused(gpt_json(), "n_inner", 47, "is 47; 4 times n_embd, 48, is supported");
   expect_field_refused(gpt_json(), "tie_word_embeddings", false, "is false; true is supported");
@@ -113,12 +110,12 @@ TEST(ConfigJson, ReadsThoseWithoutAType) {
   gpt.erase("model_type");
   bert.erase("model_type");
   bert["type_vocab_size"] = 2;
-  EXPECT_EQ(read(gpt).kind, ModelKind::gpt2);
-  EXPECT_EQ(read(bert).kind, ModelKind::bert);
+  EXPECT_EQ(read(gpt).family, &gpt_family);
+  EXPECT_EQ(read(bert).family, &bert_family);
   gpt["architectures"] = {"GPT2LMHeadModel"};
   bert["architectures"] = {"BertForPreTraining"};
-  EXPECT_EQ(read(gpt).kind, ModelKind::gpt2);
-  EXPECT_EQ(read(bert).kind, ModelKind::bert);
+  EXPECT_EQ(read(gpt).family, &gpt_family);
+  EXPECT_EQ(read(bert).family, &bert_family);
   bert["architectures"] = {"RobertaForMaskedLM"};
   expect_refused([&] { read(bert); }, "'model_type' is not there");
 }
@@ -131,7 +128,7 @@ TEST(ConfigJson, PassesOverNumbersThatAreNotFinite) {
   };
   const auto model = model_description_from_json(
       with(R"("a":NaN,"b":[Infinity,-Infinity],"task":"NaN \" Infinity",)"), "c.json");
-  EXPECT_EQ(model.layers, 3);
+  EXPECT_EQ(model.config.layers, 3);
   expect_refused([&] { model_description_from_json(with(R"("layer_norm_epsilon":NaN,)"), "c.json"); },
                  "'layer_norm_epsilon' is not");
   expect_refused([&] { model_description_from_json(with(R"("a":NaNs,)"), "c.json"); }, "does not parse");
@@ -148,37 +145,27 @@ TEST(ConfigJson, RefusesWhatIsNoConfig) {
   expect_refused([] { read_model_description("nowhere"); }, "nowhere is not there; give a folder");
 }
 
-TEST(ConfigJson, MakesTheModelsOfTheGraphs) {
+TEST(ConfigJson, OfEveryFamilyIsReadAsWritten) {
+  for (const ModelFamily* family : model_families()) {
+    ModelDescription model{.family = family, .config = family->defaults};
+    model.config.layers = 7;
+    model.config.attention_dropout = 0.25;
+    model.end_token = 3;
+    EXPECT_EQ(model_description_from_json(to_json(model)), model) << family->name;
+  }
+}
+
+TEST(ConfigJson, ReadsDropoutsAndEpsilon) {
   json same = gpt_json();
   same["embd_pdrop"] = same["attn_pdrop"] = 0.1;
-  const GptConfig config = gpt_config(read(same));
-  EXPECT_EQ(config.layers, 3);
-  EXPECT_EQ(config.width, 12);
-  EXPECT_EQ(config.heads, 4);
-  EXPECT_EQ(config.vocabulary, 1000);
-  EXPECT_EQ(config.sequence, 77);
-  EXPECT_EQ(config.dropout, 0.1);
-  EXPECT_FALSE(config.attention_dropout);
-  EXPECT_FALSE(config.residual_dropout);
-  const ModelDescription apart = read(gpt_json());
-  EXPECT_EQ(gpt_config(apart).dropout, 0.2);
-  EXPECT_EQ(gpt_config(apart).attention_dropout, 0.0);
-  EXPECT_EQ(gpt_config(apart).residual_dropout, 0.1);
-  EXPECT_EQ(describe(gpt_config(apart)).embedding_dropout, 0.2);
-  EXPECT_EQ(describe(gpt_config(apart)).attention_dropout, 0);
-  EXPECT_EQ(describe(gpt_config(apart)).residual_dropout, 0.1);
+  EXPECT_EQ(read(same).config.dropout, 0.1);
+  EXPECT_FALSE(read(same).config.attention_dropout);
+  EXPECT_FALSE(read(same).config.residual_dropout);
   same["layer_norm_epsilon"] = 1e-6;
-  EXPECT_EQ(gpt_config(read(same)).epsilon, 1e-6);
-  EXPECT_EQ(describe(gpt_config(read(same))).epsilon, 1e-6);
-  expect_refused([&] { bert_config(read(same)); }, "'model_type' is gpt2");
+  EXPECT_EQ(read(same).config.epsilon, 1e-6);
   json bert = bert_json();
   bert["attention_probs_dropout_prob"] = 0.125;
-  EXPECT_EQ(bert_config(read(bert)).sequence, 8);
-  EXPECT_EQ(bert_config(read(bert)).attention_dropout, 0.125);
-  EXPECT_TRUE(bert_config(read(bert)).pretraining);
-  EXPECT_EQ(describe(bert_config(read(bert))).attention_dropout, 0.125);
-  EXPECT_EQ(describe(config).positions, 77);
-  EXPECT_EQ(describe(bert_config(read(bert))).epsilon, 1e-12);
+  EXPECT_EQ(read(bert).config.attention_dropout, 0.125);
 }
 
 }  // namespace

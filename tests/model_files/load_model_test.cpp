@@ -45,21 +45,20 @@ TEST(CheckSizes, TakesTheFilesOfTheModel) {
 TEST(CheckSizes, NamesTheFirstTensorThatDiffers) {
   const auto refused = [](const char* folder, ModelDescription model, auto field, std::int64_t value,
                           const std::string& words) {
-    model.*field = value;
+    model.config.*field = value;
     expect_refused([&] { check_sizes(TensorFiles(fixture(folder)), model); }, words);
   };
-  const auto layers = &ModelDescription::layers;
+  const auto layers = &ModelConfig::layers;
   refused("gpt2", gpt_described, layers, std::int64_t{1} << 40,
           "no tensor \"transformer.h.2.mlp.c_fc.weight\", and config.json asks for 1099511627776 layers");
   refused("bert", bert_described, layers, 3, "no tensor \"bert.encoder.layer.2.intermediate.dense.weight\"");
-  for (const auto field : {&ModelDescription::vocabulary, &ModelDescription::width}) {
+  for (const auto field : {&ModelConfig::vocabulary, &ModelConfig::width}) {
     refused("gpt2", gpt_described, field, 1 << 20,
             "wte.weight\" has the shape [256, 8], and config.json asks");
     refused("bert", bert_described, field, 1 << 20, "word_embeddings.weight\" has the shape [");
   }
-  refused("gpt2", gpt_described, &ModelDescription::positions, 33, "wpe.weight\" has the shape [32, 8]");
-  refused("bert", bert_described, &ModelDescription::positions, 1,
-          "position_embeddings.weight\" has the shape");
+  refused("gpt2", gpt_described, &ModelConfig::sequence, 33, "wpe.weight\" has the shape [32, 8]");
+  refused("bert", bert_described, &ModelConfig::sequence, 1, "position_embeddings.weight\" has the shape");
 }
 
 TEST(LoadModel, ReadsGptAsItIs) {
@@ -263,11 +262,11 @@ TEST(LoadModel, RefusesTensorsThatDoNotFit) {
           "no tensor \"transformer.ln_f.bias\"");
   refused([](const std::string& n) { return n == "transformer.ln_f.bias" ? "score" : n; }, "ln_f.bias");
   ModelDescription one = gpt_described;
-  one.layers = 1;
+  one.config.layers = 1;
   expect_refused([&] { check_model(TensorFiles(fixture("gpt2")), one, test::gpt_graph(one, 256, 32)); },
                  "\"transformer.h.1.attn.c_attn.bias\" is none of GPT-2 with 1 layers");
   ModelDescription longer = gpt_described;
-  longer.positions = 33;
+  longer.config.sequence = 33;
   expect_refused([&] { check_model(TensorFiles(fixture("gpt2")), longer, graph); },
                  "\"transformer.wpe.weight\" has the shape [32, 8], and config.json asks for [33, 8]");
   const std::vector<std::byte> number(8);

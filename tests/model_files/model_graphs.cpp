@@ -27,13 +27,13 @@ std::string fixture(const std::string& name) {
 
 Graph bert_parameters(const ModelDescription& model, std::int64_t rows, bool pretraining) {
   Graph graph;
-  const std::int64_t width = model.width;
+  const std::int64_t width = model.config.width;
   const std::string embeddings = "bert.embeddings.";
   add(graph, embeddings + "word_embeddings.weight", {rows, width});
-  add(graph, embeddings + "position_embeddings.weight", {model.positions, width});
+  add(graph, embeddings + "position_embeddings.weight", {model.config.sequence, width});
   if (pretraining) add(graph, embeddings + "token_type_embeddings.weight", {2, width});
   add_norm(graph, embeddings + "LayerNorm", width);
-  for (std::int64_t i = 0; i < model.layers; ++i) {
+  for (std::int64_t i = 0; i < model.config.layers; ++i) {
     const std::string layer = "bert.encoder.layer." + std::to_string(i) + ".";
     add_linear(graph, layer + "attention.self.query_key_value", width, 3 * width);
     add_linear(graph, layer + "attention.output.dense", width, width);
@@ -53,11 +53,11 @@ Graph bert_parameters(const ModelDescription& model, std::int64_t rows, bool pre
 
 Graph gpt_graph(const ModelDescription& model, std::int64_t rows, std::int64_t sequence, DataType type) {
   GraphBuilder builder(type);
-  GptConfig config = gpt_config(model);
+  ModelConfig config = model.config;
   config.vocabulary = rows;
   config.sequence = sequence;
   config.batch = 1;
-  const Gpt built = gpt(builder, config);
+  const BuiltModel built = gpt(builder, config);
   return builder.finish(built.loss, AdamW{});
 }
 

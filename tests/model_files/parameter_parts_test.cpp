@@ -63,23 +63,23 @@ TEST(ParameterParts, NameWhatTransformersNames) {
 }
 
 TEST(ParameterParts, KnowOtherNames) {
-  EXPECT_THAT(accepted_names(ModelKind::gpt2, "transformer.wte.weight"),
+  EXPECT_THAT(accepted_names(gpt_family, "transformer.wte.weight"),
               ElementsAre("transformer.wte.weight", "wte.weight", "lm_head.weight"));
   EXPECT_THAT(
-      accepted_names(ModelKind::bert, "bert.a.LayerNorm.bias"),
+      accepted_names(bert_family, "bert.a.LayerNorm.bias"),
       ElementsAre("bert.a.LayerNorm.bias", "bert.a.LayerNorm.beta", "a.LayerNorm.bias", "a.LayerNorm.beta"));
-  EXPECT_THAT(accepted_names(ModelKind::bert, "cls.predictions.bias"),
+  EXPECT_THAT(accepted_names(bert_family, "cls.predictions.bias"),
               ElementsAre("cls.predictions.bias", "cls.predictions.decoder.bias"));
 }
 
 TEST(ParameterParts, RefuseAGraphOfAnotherModel) {
   ModelDescription model = read_model_description(fixture("gpt2"));
   const Graph graph = test::gpt_graph(model, 256, 32);
-  model.vocabulary = 257;
+  model.config.vocabulary = 257;
   test::expect_refused([&] { parameter_parts(model, graph); },
                        "'wte.weight' has 256 rows, and the model 257");
-  model.vocabulary = 256;
-  model.positions = 31;
+  model.config.vocabulary = 256;
+  model.config.sequence = 31;
   test::expect_refused([&] { parameter_parts(model, graph); }, "'wpe.weight' has 32 rows");
 }
 

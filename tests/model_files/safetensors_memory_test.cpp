@@ -89,12 +89,13 @@ TEST_F(SafetensorsMemory, AConfigsClaimsTakeNothing) {
                              R"("h.0.mlp.c_fc.weight":{"dtype":"F32","shape":[1,4],"data_offsets":[8,24]}})";
   std::ofstream(path_, std::ios::binary) << of_header(header, header.size()) + std::string(24, '\0');
   const TensorFiles files(path_);
-  ModelDescription claimed{.layers = 1, .width = 1, .heads = 1, .vocabulary = 1, .positions = 1};
+  const ModelDescription claimed{
+      .config = {.layers = 1, .width = 1, .heads = 1, .vocabulary = 1, .sequence = 1}};
   check_sizes(files, claimed);
-  for (const auto field : {&ModelDescription::layers, &ModelDescription::width, &ModelDescription::vocabulary,
-                           &ModelDescription::positions}) {
+  for (const auto field :
+       {&ModelConfig::layers, &ModelConfig::width, &ModelConfig::vocabulary, &ModelConfig::sequence}) {
     ModelDescription larger = claimed;
-    larger.*field = std::int64_t{1} << 40;
+    larger.config.*field = std::int64_t{1} << 40;
     const std::size_t before = allocated;
     EXPECT_THROW(check_sizes(files, larger), InvalidInput);
     EXPECT_LT(allocated - before, 20'000U);

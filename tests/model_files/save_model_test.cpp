@@ -54,14 +54,14 @@ TEST(SaveModel, PositionsBeyondTheGraphsStayAsTheyWereRead) {
   }
   const ModelDescription bert = read_model_description(fixture("bert_half"));
   ModelDescription shorter = bert;
-  shorter.positions = bert.positions / 2;
+  shorter.config.sequence = bert.config.sequence / 2;
   const TensorFiles halves(fixture("bert_half"));
-  const Graph graph = test::bert_parameters(shorter, bert.vocabulary);
+  const Graph graph = test::bert_parameters(shorter, bert.config.vocabulary);
   round_trip("bert_half", graph, folder.file("bert"), {.beyond = &halves});
   const TensorFiles written(folder.file("bert"));
   const StoredTensor* table = written.find("bert.embeddings.position_embeddings.weight");
-  ASSERT_EQ(table->shape[0], bert.positions);
-  const Graph whole = test::bert_parameters(bert, bert.vocabulary);
+  ASSERT_EQ(table->shape[0], bert.config.sequence);
+  const Graph whole = test::bert_parameters(bert, bert.config.vocabulary);
   Values read(whole), again(whole);
   load_model(halves, bert, whole, read.access());
   load_model(written, bert, whole, again.access());
@@ -141,7 +141,7 @@ TEST(SaveModel, WritesAShorterSequence) {
   const Graph graph = test::gpt_graph(model, 256, 20);
   Values values(graph);
   load_model(TensorFiles(fixture("gpt2")), model, graph, values.access());
-  model.positions = 20;
+  model.config.sequence = 20;
   std::filesystem::create_directory(folder.file("m"));
   save_model(folder.file("m"), model, graph, values.access());
   EXPECT_EQ(TensorFiles(folder.file("m")).find("transformer.wpe.weight")->shape,

@@ -9,14 +9,14 @@ namespace {
 // Draws of deviation 0.3 instead of 0.02 and of 0 for biases, so that every part matters.
 void expect_bert_gradients_match(double dropout, bool pretraining = false) {
   GraphBuilder builder(DataType::f64);
-  const Bert model = bert(builder, {.layers = 2,
-                                    .width = 8,
-                                    .heads = 2,
-                                    .vocabulary = 11,
-                                    .sequence = 6,
-                                    .batch = 2,
-                                    .dropout = dropout,
-                                    .pretraining = pretraining});
+  const BuiltModel model = bert(builder, {.layers = 2,
+                                          .width = 8,
+                                          .heads = 2,
+                                          .vocabulary = 11,
+                                          .sequence = 6,
+                                          .batch = 2,
+                                          .dropout = dropout,
+                                          .pretraining = pretraining});
   const Graph graph = builder.finish_without_update(model.loss);
   Evaluator evaluator(graph, cpu_launch_table(), 5);
   test::fill_tokens(evaluator, model.tokens.id, 11, 1);

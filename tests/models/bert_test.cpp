@@ -15,16 +15,22 @@ namespace {
 
 using testing::ElementsAre;
 
-constexpr BertConfig tiny_bert{
-    .layers = 2, .width = 8, .heads = 2, .vocabulary = 11, .sequence = 6, .batch = 3, .head_tokens = 4};
+constexpr ModelConfig tiny_bert{.layers = 2,
+                                .width = 8,
+                                .heads = 2,
+                                .vocabulary = 11,
+                                .sequence = 6,
+                                .batch = 3,
+                                .head_tokens = 4,
+                                .epsilon = 1e-12};
 
-Graph bert_graph(const BertConfig& config, DataType type = DataType::f32) {
+Graph bert_graph(const ModelConfig& config, DataType type = DataType::f32) {
   GraphBuilder builder(type);
-  const Bert model = bert(builder, config);
+  const BuiltModel model = bert(builder, config);
   return builder.finish(model.loss, {});
 }
 
-std::int64_t parameters_of(const BertConfig& config) {
+std::int64_t parameters_of(const ModelConfig& config) {
   std::int64_t sum = 0;
   for (const Tensor& tensor : bert_graph(config).tensors) {
     if (tensor.kind == TensorKind::parameter) sum += tensor.elements();
@@ -33,14 +39,14 @@ std::int64_t parameters_of(const BertConfig& config) {
 }
 
 template <class Field>
-BertConfig changed_bert(Field BertConfig::*field, Field value) {
-  BertConfig config = tiny_bert;
+ModelConfig changed_bert(Field ModelConfig::*field, Field value) {
+  ModelConfig config = tiny_bert;
   config.*field = value;
   return config;
 }
 
-BertConfig pretraining(std::int64_t layers) {
-  BertConfig config = tiny_bert;
+ModelConfig pretraining(std::int64_t layers) {
+  ModelConfig config = tiny_bert;
   config.layers = layers;
   config.padded_vocabulary = 16;
   config.pretraining = true;
@@ -77,7 +83,7 @@ Shapes encoder_parameters() {
 }
 
 TEST(Bert, HasTheParametersOfAnEncoder) {
-  const Graph graph = bert_graph(changed_bert(&BertConfig::layers, std::int64_t{1}));
+  const Graph graph = bert_graph(changed_bert(&ModelConfig::layers, std::int64_t{1}));
   EXPECT_EQ(parameter_shapes(graph), encoder_parameters());
 }
 
@@ -100,10 +106,16 @@ TEST(Bert, HasTheParametersOfPretraining) {
 }
 
 TEST(Bert, CountsItsParameters) {
+  ModelConfig base = bert_family.defaults;
+  base.pretraining = false;
+  ModelConfig large = base;
+  large.layers = 24;
+  large.width = 1024;
+  large.heads = 16;
+  large.batch = 1;
   // Embeddings and their norm, then 12 C^2 + 13 C of a layer.
-  EXPECT_EQ(parameters_of({}), (30528 + 512 + 2) * 768 + 12 * (12 * 768 * 768 + 13 * 768));
-  EXPECT_EQ(parameters_of({.layers = 24, .width = 1024, .heads = 16, .batch = 1}),
-            (30528 + 512 + 2) * 1024 + 24 * (12 * 1024 * 1024 + 13 * 1024));
+  EXPECT_EQ(parameters_of(base), (30528 + 512 + 2) * 768 + 12 * (12 * 768 * 768 + 13 * 768));
+  EXPECT_EQ(parameters_of(large), (30528 + 512 + 2) * 1024 + 24 * (12 * 1024 * 1024 + 13 * 1024));
 }
 
 TEST(Bert, HasOneUnitPerHalfBlock) {
@@ -132,7 +144,7 @@ TEST(Bert, NormsBehindTheResidual) {
               ElementsAre("layer.0.mlp.norm: layer_norm", "layer.1.attention.qkv: linear",
                           "layer.1.attention: attention", "layer.1.attention.output: linear",
                           "layer.1.attention.residual: add"));
-  const Graph dropping = bert_graph(changed_bert(&BertConfig::dropout, 0.1));
+  const Graph dropping = bert_graph(changed_bert(&ModelConfig::dropout, 0.1));
   EXPECT_TRUE(
       dropping.op(test::op_named(dropping, "layer.1.mlp.residual")).attributes.contains("probability"));
 }
@@ -156,7 +168,7 @@ TEST(Bert, PretrainsOnMaskedTokensAndNextSentences) {
 }
 
 TEST(Bert, DropsAttentionApart) {
-  BertConfig config = changed_bert(&BertConfig::dropout, 0.1);
+  ModelConfig config = changed_bert(&ModelConfig::dropout, 0.1);
   config.attention_dropout = 0.3;
   const Graph graph = bert_graph(config);
   EXPECT_EQ(graph.op(test::op_named(graph, "layer.1.attention")).attributes.at("dropout"), Attribute(0.3));
@@ -176,7 +188,7 @@ TEST(Bert, SeesBothWaysAndTakesTheExactGelu) {
 
 TEST(Bert, LearnsItsBatchFromMaskedTokensAlone) {
   GraphBuilder builder(DataType::f32);
-  const Bert model = bert(builder, tiny_bert);
+  const BuiltModel model = bert(builder, tiny_bert);
   Evaluator evaluator(builder.finish(model.loss, {}), cpu_launch_table(), 1);
   test::fill_tokens(evaluator, model.tokens.id, 11, 1);
   test::fill_tokens(evaluator, model.targets.id, 11, 2);
@@ -195,20 +207,21 @@ TEST(Bert, LearnsItsBatchFromMaskedTokensAlone) {
 }
 
 TEST(Bert, RefusesWhatDoesNotFit) {
-  const auto refused = [](const BertConfig& config, const std::string& words) {
+  const auto refused = [](const ModelConfig& config, const std::string& words) {
     test::expect_refused([&] { bert_graph(config); }, words);
   };
-  refused(changed_bert(&BertConfig::layers, std::int64_t{0}), "bert: layers is 0; give at least 1");
-  refused(changed_bert(&BertConfig::heads, std::int64_t{3}), "bert: width 8 is not divisible by heads 3");
-  refused(changed_bert(&BertConfig::dropout, 1.0), "bert: dropout 1 is outside [0, 1)");
-  refused(changed_bert(&BertConfig::head_tokens, std::optional<std::int64_t>(-1)), "bert: head_tokens is -1");
-  refused(changed_bert(&BertConfig::width, std::int64_t{1} << 40),
+  refused(changed_bert(&ModelConfig::layers, std::int64_t{0}), "bert: layers is 0; give at least 1");
+  refused(changed_bert(&ModelConfig::heads, std::int64_t{3}), "bert: width 8 is not divisible by heads 3");
+  refused(changed_bert(&ModelConfig::dropout, 1.0), "bert: dropout 1 is outside [0, 1)");
+  refused(changed_bert(&ModelConfig::head_tokens, std::optional<std::int64_t>(-1)),
+          "bert: head_tokens is -1");
+  refused(changed_bert(&ModelConfig::width, std::int64_t{1} << 40),
           "bert: width is 1099511627776; give at most");
-  refused(changed_bert(&BertConfig::padded_vocabulary, std::int64_t{10}),
+  refused(changed_bert(&ModelConfig::padded_vocabulary, std::int64_t{10}),
           "bert: padded_vocabulary 10 is below vocabulary 11");
-  refused(changed_bert(&BertConfig::attention_dropout, std::optional(1.5)),
+  refused(changed_bert(&ModelConfig::attention_dropout, std::optional(1.5)),
           "bert: attention_dropout 1.5 is outside [0, 1)");
-  refused(changed_bert(&BertConfig::epsilon, 0.0), "bert: epsilon 0 is not above 0");
+  refused(changed_bert(&ModelConfig::epsilon, 0.0), "bert: epsilon 0 is not above 0");
 }
 
 }  // namespace

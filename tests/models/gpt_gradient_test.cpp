@@ -9,7 +9,7 @@ namespace {
 // Draws of deviation 0.3 instead of GPT-2's 0.02 and of 0 for biases, so that every part matters.
 void expect_all_gradients_match(double dropout) {
   GraphBuilder builder(DataType::f64);
-  Gpt model = gpt(
+  BuiltModel model = gpt(
       builder,
       {.layers = 2, .width = 8, .heads = 2, .vocabulary = 11, .sequence = 6, .batch = 2, .dropout = dropout});
   Graph graph = builder.finish_without_update(model.loss);

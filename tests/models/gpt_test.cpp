@@ -16,16 +16,16 @@ namespace {
 using testing::ElementsAre;
 using testing::ElementsAreArray;
 
-constexpr GptConfig tiny{
+constexpr ModelConfig tiny{
     .layers = 2, .width = 8, .heads = 2, .vocabulary = 11, .sequence = 6, .batch = 3, .dropout = 0};
 
-Graph graph_of(const GptConfig& config, DataType type = DataType::f32) {
+Graph graph_of(const ModelConfig& config, DataType type = DataType::f32) {
   GraphBuilder builder(type);
-  Gpt model = gpt(builder, config);
+  BuiltModel model = gpt(builder, config);
   return builder.finish(model.loss, {});
 }
 
-GptConfig with_dropout(GptConfig config, double dropout) {
+ModelConfig with_dropout(ModelConfig config, double dropout) {
   config.dropout = dropout;
   return config;
 }
@@ -61,7 +61,7 @@ TEST(Gpt, HasTheParametersOfGpt2) {
 }
 
 TEST(Gpt, CountsItsParameters) {
-  auto count = [](const GptConfig& config) {
+  auto count = [](const ModelConfig& config) {
     std::int64_t sum = 0;
     for (const Tensor& tensor : graph_of(config).tensors) {
       if (tensor.kind == TensorKind::parameter) sum += tensor.elements();
@@ -130,7 +130,7 @@ TEST(Gpt, BackwardOpsOfAnAttention) {
 TEST(Gpt, CountsItsOps) {
   for (std::int64_t layers : {1, 2, 5}) {
     auto n = static_cast<std::size_t>(layers);
-    GptConfig config = tiny;
+    ModelConfig config = tiny;
     config.layers = layers;
     Graph plain = graph_of(config);
     EXPECT_EQ(count_ops(plain, Phase::forward), 9 * n + 2);
@@ -219,7 +219,7 @@ TEST(Gpt, ReadsBackFromJson) {
 
 std::vector<double> losses_of_steps(DataType type, int steps) {
   GraphBuilder builder(type);
-  Gpt model = gpt(builder, tiny);
+  BuiltModel model = gpt(builder, tiny);
   Evaluator evaluator(builder.finish(model.loss, {}), cpu_launch_table(), 1);
   test::fill_tokens(evaluator, model.tokens.id, 11, 1);
   test::fill_tokens(evaluator, model.targets.id, 11, 2);
@@ -243,7 +243,7 @@ TEST(Gpt, SinglePrecisionFollowsDoublePrecision) {
   for (std::size_t i = 0; i < 5; ++i) EXPECT_NEAR(singles[i], doubles[i], 1e-4 * doubles[i]) << i;
 }
 
-void expect_refused(GptConfig config, const std::string& words) {
+void expect_refused(ModelConfig config, const std::string& words) {
   test::expect_refused(
       [&] {
         GraphBuilder builder;
@@ -253,37 +253,37 @@ void expect_refused(GptConfig config, const std::string& words) {
 }
 
 template <class Field>
-GptConfig changed(Field GptConfig::*field, Field value) {
-  GptConfig config = tiny;
+ModelConfig changed(Field ModelConfig::*field, Field value) {
+  ModelConfig config = tiny;
   config.*field = value;
   return config;
 }
 
 TEST(Gpt, RefusesWhatDoesNotFit) {
-  expect_refused(changed(&GptConfig::layers, std::int64_t{0}), "gpt: layers is 0; give at least 1");
-  expect_refused(changed(&GptConfig::width, std::int64_t{-8}), "gpt: width is -8");
-  expect_refused(changed(&GptConfig::heads, std::int64_t{0}), "gpt: heads is 0");
-  expect_refused(changed(&GptConfig::vocabulary, std::int64_t{0}), "gpt: vocabulary is 0");
-  expect_refused(changed(&GptConfig::sequence, std::int64_t{0}), "gpt: sequence is 0");
-  expect_refused(changed(&GptConfig::batch, std::int64_t{-1}), "gpt: batch is -1");
-  expect_refused(changed(&GptConfig::heads, std::int64_t{3}), "gpt: width 8 is not divisible by heads 3");
-  expect_refused(changed(&GptConfig::dropout, 1.0), "gpt: dropout 1 is outside [0, 1)");
-  expect_refused(changed(&GptConfig::dropout, -0.5), "gpt: dropout -0.5 is outside [0, 1)");
-  expect_refused(changed(&GptConfig::dropout, std::nan("")), "gpt: dropout nan is outside [0, 1)");
-  expect_refused(changed(&GptConfig::layers, std::int64_t{1} << 40),
+  expect_refused(changed(&ModelConfig::layers, std::int64_t{0}), "gpt: layers is 0; give at least 1");
+  expect_refused(changed(&ModelConfig::width, std::int64_t{-8}), "gpt: width is -8");
+  expect_refused(changed(&ModelConfig::heads, std::int64_t{0}), "gpt: heads is 0");
+  expect_refused(changed(&ModelConfig::vocabulary, std::int64_t{0}), "gpt: vocabulary is 0");
+  expect_refused(changed(&ModelConfig::sequence, std::int64_t{0}), "gpt: sequence is 0");
+  expect_refused(changed(&ModelConfig::batch, std::int64_t{-1}), "gpt: batch is -1");
+  expect_refused(changed(&ModelConfig::heads, std::int64_t{3}), "gpt: width 8 is not divisible by heads 3");
+  expect_refused(changed(&ModelConfig::dropout, 1.0), "gpt: dropout 1 is outside [0, 1)");
+  expect_refused(changed(&ModelConfig::dropout, -0.5), "gpt: dropout -0.5 is outside [0, 1)");
+  expect_refused(changed(&ModelConfig::dropout, std::nan("")), "gpt: dropout nan is outside [0, 1)");
+  expect_refused(changed(&ModelConfig::layers, std::int64_t{1} << 40),
                  "gpt: layers is 1099511627776; give at most");
-  expect_refused(changed(&GptConfig::layers, std::int64_t{1025}), "gpt: layers is 1025; give at most 1024");
-  expect_refused(changed(&GptConfig::vocabulary, std::int64_t{1} << 31),
+  expect_refused(changed(&ModelConfig::layers, std::int64_t{1025}), "gpt: layers is 1025; give at most 1024");
+  expect_refused(changed(&ModelConfig::vocabulary, std::int64_t{1} << 31),
                  "gpt: vocabulary is 2147483648; give at most 16777216");
-  expect_refused(changed(&GptConfig::width, std::int64_t{1} << 40), "give at most 1048576");
-  expect_refused(changed(&GptConfig::batch, std::int64_t{1} << 60), "gpt: batch is 1152921504606846976");
-  expect_refused(changed(&GptConfig::padded_vocabulary, std::int64_t{10}),
+  expect_refused(changed(&ModelConfig::width, std::int64_t{1} << 40), "give at most 1048576");
+  expect_refused(changed(&ModelConfig::batch, std::int64_t{1} << 60), "gpt: batch is 1152921504606846976");
+  expect_refused(changed(&ModelConfig::padded_vocabulary, std::int64_t{10}),
                  "gpt: padded_vocabulary 10 is below vocabulary 11");
-  expect_refused(changed(&GptConfig::padded_vocabulary, std::int64_t{1} << 60), "larger than any machine");
-  expect_refused(changed(&GptConfig::residual_dropout, std::optional(-1.0)),
+  expect_refused(changed(&ModelConfig::padded_vocabulary, std::int64_t{1} << 60), "larger than any machine");
+  expect_refused(changed(&ModelConfig::residual_dropout, std::optional(-1.0)),
                  "gpt: residual_dropout -1 is outside [0, 1)");
-  expect_refused(changed(&GptConfig::epsilon, std::nan("")), "gpt: epsilon nan is not above 0");
-  GptConfig large = changed(&GptConfig::batch, std::int64_t{1} << 24);
+  expect_refused(changed(&ModelConfig::epsilon, std::nan("")), "gpt: epsilon nan is not above 0");
+  ModelConfig large = changed(&ModelConfig::batch, std::int64_t{1} << 24);
   large.sequence = 1 << 24;
   expect_refused(large,
                  "16777216 samples of 16777216 tokens: larger than any machine; make batch, sequence or");
@@ -291,7 +291,7 @@ TEST(Gpt, RefusesWhatDoesNotFit) {
 
 TEST(Gpt, PadsItsVocabulary) {
   for (std::int64_t head_tokens : {0, 4}) {
-    GptConfig config = changed(&GptConfig::padded_vocabulary, std::int64_t{16});
+    ModelConfig config = changed(&ModelConfig::padded_vocabulary, std::int64_t{16});
     config.head_tokens = head_tokens;
     const Graph graph = graph_of(config);
     EXPECT_EQ(graph.tensor(test::tensor_named(graph, "wte.weight")).shape,
@@ -299,11 +299,11 @@ TEST(Gpt, PadsItsVocabulary) {
     const Op& loss = graph.op(test::op_named(graph, "loss"));
     EXPECT_EQ(loss.attributes.at("vocabulary"), Attribute(std::int64_t{11}));
   }
-  EXPECT_EQ(graph_of(changed(&GptConfig::padded_vocabulary, std::int64_t{11})), graph_of(tiny));
+  EXPECT_EQ(graph_of(changed(&ModelConfig::padded_vocabulary, std::int64_t{11})), graph_of(tiny));
 }
 
 TEST(Gpt, DropsEachPlaceApart) {
-  GptConfig config = with_dropout(tiny, 0.1);
+  ModelConfig config = with_dropout(tiny, 0.1);
   config.embedding_dropout = 0.2;
   config.attention_dropout = 0.0;
   config.residual_dropout = 0.3;

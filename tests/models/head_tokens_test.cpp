@@ -31,46 +31,40 @@ TEST(HeadTokens, GrowWithTheWidthAndShrinkWithTheType) {
   EXPECT_EQ(default_head_tokens(DataType::f64, 1024, many), 2048);
 }
 
-template <class Config>
-class HeadTokensOf : public testing::Test {
+class HeadTokensOf : public testing::TestWithParam<const ModelFamily*> {
  protected:
-  static std::int64_t chunk_of(const Config& config, DataType type) {
+  static std::int64_t chunk_of(const ModelConfig& config, DataType type) {
     GraphBuilder builder(type);
-    Value loss;
-    if constexpr (std::is_same_v<Config, GptConfig>)
-      loss = gpt(builder, config).loss;
-    else
-      loss = bert(builder, config).loss;
-    const Graph graph = builder.finish(loss, AdamW{});
+    const Graph graph = builder.finish(GetParam()->build(builder, config).loss, AdamW{});
     for (const Op& op : graph.ops)
       if (op.kernel == "linear_cross_entropy") return std::get<std::int64_t>(op.attributes.at("chunk"));
     return 0;
   }
 };
-using Configs = testing::Types<GptConfig, BertConfig>;
-TYPED_TEST_SUITE(HeadTokensOf, Configs);
+INSTANTIATE_TEST_SUITE_P(Families, HeadTokensOf, testing::ValuesIn(model_families()),
+                         [](const auto& family) { return std::string(family.param->name); });
 
 // A micro-batch's tokens count, and what a config says goes first.
-TYPED_TEST(HeadTokensOf, AreAnAttributeOfTheGraph) {
-  TypeParam config;
+TEST_P(HeadTokensOf, AreAnAttributeOfTheGraph) {
+  ModelConfig config;
   config.layers = 1;
   config.width = 768;
   config.heads = 12;
   config.vocabulary = 64;
   config.sequence = 1024;
   config.batch = 64;
-  EXPECT_EQ(this->chunk_of(config, DataType::bf16), 8192);
+  EXPECT_EQ(chunk_of(config, DataType::bf16), 8192);
   EXPECT_EQ(head_tokens(config, DataType::bf16), 8192);
   config.micro_batches = 4;
-  EXPECT_EQ(this->chunk_of(config, DataType::bf16), 4096);
+  EXPECT_EQ(chunk_of(config, DataType::bf16), 4096);
   EXPECT_EQ(head_tokens(config, DataType::bf16), 4096);
   config.head_tokens = 100;
-  EXPECT_EQ(this->chunk_of(config, DataType::bf16), 100);
+  EXPECT_EQ(chunk_of(config, DataType::bf16), 100);
   EXPECT_EQ(head_tokens(config, DataType::bf16), 100);
   config.head_tokens = 0;
-  EXPECT_EQ(this->chunk_of(config, DataType::bf16), 0) << "all logits at once, as a tensor";
+  EXPECT_EQ(chunk_of(config, DataType::bf16), 0) << "all logits at once, as a tensor";
   config.head_tokens = -1;
-  EXPECT_THROW(this->chunk_of(config, DataType::bf16), InvalidInput);
+  EXPECT_THROW(chunk_of(config, DataType::bf16), InvalidInput);
 }
 
 }  // namespace

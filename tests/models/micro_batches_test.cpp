@@ -19,9 +19,8 @@ using testing::ElementsAre;
 constexpr std::int32_t vocabulary = 13;
 constexpr std::int64_t batch = 4, sequence = 6;
 
-template <class Config>
-Config small(std::int64_t micro_batches, double dropout, std::int64_t head_tokens) {
-  Config config;
+ModelConfig small(std::int64_t micro_batches, double dropout, std::int64_t head_tokens) {
+  ModelConfig config;
   config.layers = 2;
   config.width = 8;
   config.heads = 2;
@@ -34,12 +33,8 @@ Config small(std::int64_t micro_batches, double dropout, std::int64_t head_token
   return config;
 }
 
-Gpt build(GraphBuilder& builder, const GptConfig& config) { return gpt(builder, config); }
-Bert build(GraphBuilder& builder, const BertConfig& config) { return bert(builder, config); }
-
-void fill_more(Evaluator&, const Gpt&) {}
 // Segments, padding that each sample has in another place, and sentences of which one does not count.
-void fill_more(Evaluator& evaluator, const Bert& model) {
+void fill_more(Evaluator& evaluator, const BuiltModel& model) {
   if (!model.seen) return;
   test::fill_tokens(evaluator, model.token_types.id, 2, 3);
   auto* seen = test::elements_of<std::int32_t>(evaluator.value(model.seen.id));
@@ -54,10 +49,9 @@ struct Gradients {
 };
 
 // Targets count in an uneven part of the samples, as BERT's masked tokens do.
-template <class Config>
-Gradients gradients_of(const Config& config, std::uint64_t step = 3) {
+Gradients gradients_of(const ModelFamily& family, const ModelConfig& config, std::uint64_t step = 3) {
   GraphBuilder builder(DataType::f64);
-  const auto model = build(builder, config);
+  const BuiltModel model = family.build(builder, config);
   const Graph graph = builder.finish_without_update(model.loss);
   EXPECT_EQ(graph.micro_batches, config.micro_batches);
   Evaluator evaluator(graph, cpu_launch_table(), 5);
@@ -99,10 +93,10 @@ void expect_equal_up_to_rounding(const Gradients& split, const Gradients& whole)
 TEST(MicroBatches, GptHasTheLossAndGradientsOfTheWholeBatch) {
   for (std::int64_t head_tokens : {0, 3, 2048}) {
     for (double dropout : {0.0, 0.25}) {
-      const Gradients whole = gradients_of(small<GptConfig>(1, dropout, head_tokens));
+      const Gradients whole = gradients_of(gpt_family, small(1, dropout, head_tokens));
       for (std::int64_t parts : {2, 4}) {
         SCOPED_TRACE(testing::Message() << head_tokens << ' ' << dropout << ' ' << parts);
-        expect_equal_up_to_rounding(gradients_of(small<GptConfig>(parts, dropout, head_tokens)), whole);
+        expect_equal_up_to_rounding(gradients_of(gpt_family, small(parts, dropout, head_tokens)), whole);
       }
     }
   }
@@ -110,21 +104,21 @@ TEST(MicroBatches, GptHasTheLossAndGradientsOfTheWholeBatch) {
 
 TEST(MicroBatches, BertHasTheLossAndGradientsOfTheWholeBatch) {
   for (double dropout : {0.0, 0.25}) {
-    const Gradients whole = gradients_of(small<BertConfig>(1, dropout, 5));
+    const Gradients whole = gradients_of(bert_family, small(1, dropout, 5));
     for (std::int64_t parts : {2, 4})
-      expect_equal_up_to_rounding(gradients_of(small<BertConfig>(parts, dropout, 5)), whole);
+      expect_equal_up_to_rounding(gradients_of(bert_family, small(parts, dropout, 5)), whole);
   }
 }
 
 TEST(MicroBatches, BertInPretrainingHasTheLossAndGradientsOfTheWholeBatch) {
   for (std::int64_t head_tokens : {0, 5}) {
-    auto config = small<BertConfig>(1, 0.25, head_tokens);
+    auto config = small(1, 0.25, head_tokens);
     config.pretraining = true;
     config.padded_vocabulary = 16;
-    const Gradients whole = gradients_of(config);
+    const Gradients whole = gradients_of(bert_family, config);
     for (std::int64_t parts : {2, 4}) {
       config.micro_batches = parts;
-      expect_equal_up_to_rounding(gradients_of(config), whole);
+      expect_equal_up_to_rounding(gradients_of(bert_family, config), whole);
     }
   }
 }
@@ -136,29 +130,29 @@ TEST(MicroBatches, DropTheSameElementsWhereverTheBatchIsCut) {
     std::int64_t width, heads, sequence;
   };
   for (const auto& [width, heads, length] : {Sizes{40, 5, 37}, Sizes{5, 1, 7}, Sizes{6, 2, 5}}) {
-    auto config = small<GptConfig>(1, 0.1, 2048);
+    auto config = small(1, 0.1, 2048);
     config.layers = 1;
     config.width = width;
     config.heads = heads;
     config.sequence = length;
-    const Gradients whole = gradients_of(config);
+    const Gradients whole = gradients_of(gpt_family, config);
     for (std::int64_t parts : {2, 4}) {
       SCOPED_TRACE(testing::Message() << width << ' ' << parts);
       config.micro_batches = parts;
-      expect_equal_up_to_rounding(gradients_of(config), whole);
+      expect_equal_up_to_rounding(gradients_of(gpt_family, config), whole);
     }
   }
 }
 
 // So that the tests above compare masks at all.
 TEST(MicroBatches, DropoutDrawsAnewInEveryStep) {
-  const auto config = small<GptConfig>(2, 0.25, 3);
-  EXPECT_NE(gradients_of(config, 3).loss, gradients_of(config, 4).loss);
+  const auto config = small(2, 0.25, 3);
+  EXPECT_NE(gradients_of(gpt_family, config, 3).loss, gradients_of(gpt_family, config, 4).loss);
 }
 
 TEST(MicroBatches, EachDropsItsOwnElements) {
   GraphBuilder builder;
-  const Gpt model = gpt(builder, small<GptConfig>(2, 0.25, 3));
+  const BuiltModel model = gpt(builder, small(2, 0.25, 3));
   const Graph graph = builder.finish(model.loss, {});
   const auto attribute = [&](const char* op, const char* name) {
     return graph.op(test::op_named(graph, op)).attributes.at(name);
@@ -172,7 +166,7 @@ TEST(MicroBatches, EachDropsItsOwnElements) {
 
 Graph gpt_graph(std::int64_t parts, std::int64_t head_tokens = 3) {
   GraphBuilder builder;
-  const Gpt model = gpt(builder, small<GptConfig>(parts, 0, head_tokens));
+  const BuiltModel model = gpt(builder, small(parts, 0, head_tokens));
   return builder.finish(model.loss, {});
 }
 
@@ -237,9 +231,9 @@ TEST(MicroBatches, SurviveJson) {
 TEST(MicroBatches, MustDivideTheBatch) {
   for (std::int64_t parts : {3, 8, 0, -1}) {
     GraphBuilder builder;
-    test::expect_refused([&] { gpt(builder, small<GptConfig>(parts, 0, 3)); }, "micro_batches");
+    test::expect_refused([&] { gpt(builder, small(parts, 0, 3)); }, "micro_batches");
     GraphBuilder other;
-    test::expect_refused([&] { bert(other, small<BertConfig>(parts, 0, 3)); }, "micro_batches");
+    test::expect_refused([&] { bert(other, small(parts, 0, 3)); }, "micro_batches");
   }
 }
 

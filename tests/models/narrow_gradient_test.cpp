@@ -13,7 +13,7 @@ namespace {
 
 struct Trained {
   explicit Trained(DataType type, bool is_bert) : builder(type) {
-    const auto config = [](auto of) {
+    const auto config = [](ModelConfig of) {
       of.layers = 2;
       of.width = 32;
       of.heads = 2;
@@ -23,7 +23,7 @@ struct Trained {
       of.dropout = 0.1;
       return of;
     };
-    loss = is_bert ? bert(builder, config(BertConfig{})).loss : gpt(builder, config(GptConfig{})).loss;
+    loss = is_bert ? bert(builder, config({.epsilon = 1e-12})).loss : gpt(builder, config({})).loss;
     graph = builder.finish_without_update(loss);
   }
 

@@ -16,9 +16,8 @@ namespace {
 constexpr std::int32_t words = 13;
 constexpr std::int64_t samples = 8, length = 5;
 
-template <class Config>
-Config shared_model(std::int64_t gradient_groups) {
-  Config config;
+ModelConfig shared_model(std::int64_t gradient_groups) {
+  ModelConfig config;
   config.layers = 2;
   config.width = 8;
   config.heads = 2;
@@ -31,25 +30,19 @@ Config shared_model(std::int64_t gradient_groups) {
   config.head_tokens = 3;
   return config;
 }
-BertConfig pretraining(std::int64_t gradient_groups) {
-  BertConfig config = shared_model<BertConfig>(gradient_groups);
+ModelConfig pretraining(std::int64_t gradient_groups) {
+  ModelConfig config = shared_model(gradient_groups);
   config.pretraining = true;
   return config;
 }
 
-Gpt built(GraphBuilder& builder, const GptConfig& config) { return gpt(builder, config); }
-Bert built(GraphBuilder& builder, const BertConfig& config) { return bert(builder, config); }
-
 // The whole batch's, whatever the rank. Targets count in an uneven part of the samples.
-void fill_inputs(Evaluator& evaluator, const Gpt& model) {
+void fill_inputs(Evaluator& evaluator, const BuiltModel& model) {
   test::fill_tokens(evaluator, model.tokens.id, words, 1);
   test::fill_tokens(evaluator, model.targets.id, words, 2);
   auto* targets = test::elements_of<std::int32_t>(evaluator.value(model.targets.id));
   for (std::int64_t i = 0; i < samples * length; ++i)
     if (i % 3 == 0 || i / length == 1) targets[i] = -1;
-}
-void fill_inputs(Evaluator& evaluator, const Bert& model) {
-  fill_inputs(evaluator, Gpt{.tokens = model.tokens, .targets = model.targets, .logits = {}, .loss = {}});
   if (!model.seen) return;
   test::fill_tokens(evaluator, model.token_types.id, 2, 3);
   auto* seen = test::elements_of<std::int32_t>(evaluator.value(model.seen.id));
@@ -72,10 +65,9 @@ std::vector<float> floats(std::vector<std::byte>& value) {
   return all;
 }
 
-template <class Config>
-Share share_of(const Config& config) {
+Share share_of(const ModelFamily& family, const ModelConfig& config) {
   GraphBuilder builder;
-  const auto model = built(builder, config);
+  const BuiltModel model = family.build(builder, config);
   const Graph graph = builder.finish_without_update(model.loss);
   EXPECT_EQ(graph.micro_batches, config.micro_batches / config.ranks);
   EXPECT_EQ(graph.gradient_groups, config.gradient_groups / config.ranks);
@@ -100,11 +92,10 @@ std::vector<float> added(std::vector<float> a, const std::vector<float>& b) {
 }
 
 // The ranks' shares, added as devices would: the losses, and each use of a parameter, in the tree of ranks.
-template <class Config>
-Share sum_of_ranks(Config config, std::int64_t ranks) {
+Share sum_of_ranks(const ModelFamily& family, ModelConfig config, std::int64_t ranks) {
   config.ranks = ranks;
   std::vector<Share> shares;
-  for (config.rank = 0; config.rank < ranks; ++config.rank) shares.push_back(share_of(config));
+  for (config.rank = 0; config.rank < ranks; ++config.rank) shares.push_back(share_of(family, config));
   const auto tree = [&](auto&& part, auto&& add) {
     const auto node = [&](auto&& self, std::size_t first, std::size_t count) {
       if (count == 1) return part(shares[first]);
@@ -138,54 +129,53 @@ void expect_equal_bits(const Share& found, const Share& expected) {
   }
 }
 
-template <class Config>
-void expect_ranks_have_the_bits_of_one_device(const Config& config) {
-  const Share one = share_of(config);
+void expect_ranks_have_the_bits_of_one_device(const ModelFamily& family, const ModelConfig& config) {
+  const Share one = share_of(family, config);
   for (std::int64_t ranks = 2; ranks <= config.gradient_groups; ranks *= 2) {
     SCOPED_TRACE(::testing::Message() << config.gradient_groups << " groups, " << ranks << " ranks");
-    expect_equal_bits(sum_of_ranks(config, ranks), one);
+    expect_equal_bits(sum_of_ranks(family, config, ranks), one);
   }
 }
 
 TEST(Ranks, OfAGptHaveTheBitsOfOneDevice) {
   for (const std::int64_t groups : {2, 4, 8})
-    expect_ranks_have_the_bits_of_one_device(shared_model<GptConfig>(groups));
+    expect_ranks_have_the_bits_of_one_device(gpt_family, shared_model(groups));
 }
 
 TEST(Ranks, OfABertHaveTheBitsOfOneDevice) {
   for (const std::int64_t groups : {2, 8}) {
-    expect_ranks_have_the_bits_of_one_device(shared_model<BertConfig>(groups));
-    expect_ranks_have_the_bits_of_one_device(pretraining(groups));
+    expect_ranks_have_the_bits_of_one_device(bert_family, shared_model(groups));
+    expect_ranks_have_the_bits_of_one_device(bert_family, pretraining(groups));
   }
 }
 
 // The loss is a forward op's, and the table's second use is a product of its own.
 TEST(Ranks, OfAGptWithAllLogitsHaveTheBitsOfOneDevice) {
-  GptConfig config = shared_model<GptConfig>(4);
+  ModelConfig config = shared_model(4);
   config.head_tokens = 0;
-  expect_ranks_have_the_bits_of_one_device(config);
+  expect_ranks_have_the_bits_of_one_device(gpt_family, config);
 }
 
 // So that the tests above would see another order of sums, other masks and other denominators.
 TEST(Ranks, GroupsChangeTheBits) {
-  const GptConfig config = shared_model<GptConfig>(1);
-  const Share plain = share_of(config);
+  const ModelConfig config = shared_model(1);
+  const Share plain = share_of(gpt_family, config);
   for (const std::int64_t groups : {2, 4, 8}) {
-    const Share other = share_of(shared_model<GptConfig>(groups));
+    const Share other = share_of(gpt_family, shared_model(groups));
     EXPECT_NE(other.sum.at("wte.weight"), plain.sum.at("wte.weight")) << groups;
     EXPECT_NEAR(other.loss, plain.loss, 1e-6 * plain.loss);
   }
 }
 
 TEST(Ranks, TheTiedTableHasTwoUses) {
-  const Share one = share_of(shared_model<GptConfig>(4));
+  const Share one = share_of(gpt_family, shared_model(4));
   EXPECT_EQ(one.uses.at("wte.weight").size(), 2U);
   EXPECT_EQ(one.uses.at("wpe.weight").size(), 1U);
 }
 
 TEST(Ranks, RefuseConfigsThatDoNotFit) {
   const auto refused = [](auto change, const std::string& message) {
-    GptConfig config = shared_model<GptConfig>(4);
+    ModelConfig config = shared_model(4);
     change(config);
     test::expect_refused(
         [&] {
@@ -194,14 +184,14 @@ TEST(Ranks, RefuseConfigsThatDoNotFit) {
         },
         message);
   };
-  refused([](GptConfig& c) { c.gradient_groups = 0; }, "gpt: gradient_groups is 0; give at least 1");
-  refused([](GptConfig& c) { c.gradient_groups = 3; },
+  refused([](ModelConfig& c) { c.gradient_groups = 0; }, "gpt: gradient_groups is 0; give at least 1");
+  refused([](ModelConfig& c) { c.gradient_groups = 3; },
           "gradient_groups 3 is no power of two that divides micro_batches 8");
-  refused([](GptConfig& c) { c.gradient_groups = 16; }, "gradient_groups 16 is no power of two");
-  refused([](GptConfig& c) { c.ranks = 0; }, "ranks is 0; give at least 1");
-  refused([](GptConfig& c) { c.ranks = 8; }, "gradient_groups 4 is not divisible by ranks 8");
-  refused([](GptConfig& c) { c.rank = c.ranks = 2; }, "rank is 2 of 2 ranks; ranks count from 0");
-  refused([](GptConfig& c) { c.rank = -1; }, "rank is -1 of 1 ranks");
+  refused([](ModelConfig& c) { c.gradient_groups = 16; }, "gradient_groups 16 is no power of two");
+  refused([](ModelConfig& c) { c.ranks = 0; }, "ranks is 0; give at least 1");
+  refused([](ModelConfig& c) { c.ranks = 8; }, "gradient_groups 4 is not divisible by ranks 8");
+  refused([](ModelConfig& c) { c.rank = c.ranks = 2; }, "rank is 2 of 2 ranks; ranks count from 0");
+  refused([](ModelConfig& c) { c.rank = -1; }, "rank is -1 of 1 ranks");
 }
 
 }  // namespace

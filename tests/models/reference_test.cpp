@@ -44,9 +44,8 @@ struct Variant {
   double factor = 2;  // of PyTorch's error
 };
 
-template <class Config>
-Config config_of(const Fixture& fixture, const Variant& variant) {
-  Config config;
+ModelConfig config_of(const Fixture& fixture, const Variant& variant) {
+  ModelConfig config;
   config.layers = fixture.size("layers");
   config.width = fixture.size("width");
   config.heads = fixture.size("heads");
@@ -106,14 +105,15 @@ struct Reference {
 
  private:
   Value build_gpt(const Variant& variant) {
-    const Gpt model = gpt(builder, config_of<GptConfig>(fixture, variant));
+    const BuiltModel model = gpt(builder, config_of(fixture, variant));
     logits = model.logits;
     return model.loss;
   }
   Value build_bert(const Variant& variant) {
-    auto config = config_of<BertConfig>(fixture, variant);
+    auto config = config_of(fixture, variant);
+    config.epsilon = bert_family.defaults.epsilon;
     config.pretraining = true;
-    const Bert model = bert(builder, config);
+    const BuiltModel model = bert(builder, config);
     logits = model.logits;
     return model.loss;
   }

@@ -15,7 +15,7 @@ enum class Model : std::uint8_t { gpt, bert };
 
 Graph build(DataType type, Model model) {
   GraphBuilder builder(type);
-  const auto config = [](auto of) {
+  const auto config = [](ModelConfig of) {
     of.layers = 2;
     of.width = 24;
     of.heads = 3;
@@ -25,8 +25,8 @@ Graph build(DataType type, Model model) {
     of.dropout = 0.2;
     return of;
   };
-  if (model == Model::gpt) return builder.finish(gpt(builder, config(GptConfig{})).loss, {});
-  BertConfig pretraining = config(BertConfig{});
+  if (model == Model::gpt) return builder.finish(gpt(builder, config({})).loss, {});
+  ModelConfig pretraining = config({.epsilon = 1e-12});
   pretraining.padded_vocabulary = 32;
   pretraining.pretraining = true;
   return builder.finish(bert(builder, pretraining).loss, {});

@@ -15,7 +15,7 @@ namespace {
 // GPT-3 with eight micro-batches, each of whose activations it names.
 TEST(LongPlan, OfTheLargestModelIsHandedOut) {
   GraphBuilder builder(DataType::bf16);
-  const GptConfig config{
+  const ModelConfig config{
       .layers = 96, .width = 12288, .heads = 96, .sequence = 2048, .batch = 8, .micro_batches = 8};
   const Graph graph = builder.finish(gpt(builder, config).loss, {});
   PlanOptions options;

@@ -63,7 +63,7 @@ TEST_F(TrainGptModelFiles, TrainsOnFromWhatItWrote) {
   run(first);
   run({"--init", folder_.file("a"), "--sequence", "8", "--steps", "1", "--export", folder_.file("b")});
   const ModelDescription model = read_model_description(folder_.file("b"));
-  EXPECT_EQ(model.positions, 16);
+  EXPECT_EQ(model.config.sequence, 16);
   EXPECT_EQ(model.layers, 1);
   EXPECT_EQ(model.residual_dropout, 0);
   EXPECT_NE(contents_of(folder_.file("a/model.safetensors")),
@@ -80,7 +80,7 @@ TEST_F(TrainGptModelFiles, PositionsThatAreNotTrainedStay) {
                                "--learning-rate", "0.1", "--export", out})));
   EXPECT_THAT(result.output,
               HasSubstr("32 positions, of which those behind --sequence 8 are as they were read"));
-  EXPECT_EQ(read_model_description(out).positions, 32);
+  EXPECT_EQ(read_model_description(out).config.sequence, 32);
   const auto row = [](const TensorFiles& files, int index) {
     const StoredTensor* table = files.find("transformer.wpe.weight");
     const Bytes bytes = table->bytes / static_cast<Bytes>(table->shape[0]);

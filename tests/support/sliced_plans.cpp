@@ -10,13 +10,13 @@ namespace stowage::testing {
 
 Graph sliced_gpt(DataType type, std::int64_t micro_batches) {
   GraphBuilder builder(type);
-  const Gpt model = gpt(builder, {.layers = 1,
-                                  .width = 16,
-                                  .heads = 2,
-                                  .vocabulary = sliced_vocabulary,
-                                  .sequence = 4,
-                                  .batch = 2,
-                                  .micro_batches = micro_batches});
+  const BuiltModel model = gpt(builder, {.layers = 1,
+                                         .width = 16,
+                                         .heads = 2,
+                                         .vocabulary = sliced_vocabulary,
+                                         .sequence = 4,
+                                         .batch = 2,
+                                         .micro_batches = micro_batches});
   const Bytes table = Bytes{sliced_vocabulary} * 16 * size_of(type);
   const ChunkGrid grid{.slice_bytes = table / slices_of_table,
                        .most_slices = slices_of_table,

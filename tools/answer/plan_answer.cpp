@@ -56,8 +56,8 @@ void add_question(Lines& lines, const PlanQuestion& question, const PlanAnswer& 
   const std::string type(to_string(work_type(question.graph)));
   if (question.model) {
     lines.add("model", "{}: {} parameters, {}", describe(*question.model), parameters, type);
-    lines.add("batch", "{} samples of {} tokens: {} tokens", question.model->batch, question.model->sequence,
-              grouped(answer.tokens));
+    lines.add("batch", "{} samples of {} tokens: {} tokens", question.model->config.batch,
+              question.model->config.sequence, grouped(answer.tokens));
   } else {
     const std::string of_them = answer.trained == answer.parameters
                                     ? ""
@@ -65,7 +65,7 @@ void add_question(Lines& lines, const PlanQuestion& question, const PlanAnswer& 
     lines.add("graph", "{} ops, {} parameters, {}{}", question.graph.ops.size(), parameters, type, of_them);
   }
   if (answer.devices > 1) {
-    const ModelSpec& model = *question.model;
+    const ModelConfig& model = question.model->config;
     lines.add("devices",
               "{} that train it together, each {} samples and 1/{} of weights, gradients and state",
               answer.devices, model.batch / answer.devices, answer.devices);
@@ -118,9 +118,9 @@ Json limit(Bytes bytes) { return bytes == unlimited ? Json() : Json(bytes); }
 }  // namespace
 
 std::string describe(const ModelSpec& spec) {
-  return fmt::format("{}, {} layers, width {}, heads {}, vocabulary {}",
-                     spec.family == ModelFamily::gpt ? "gpt" : "bert", spec.layers, spec.width, spec.heads,
-                     spec.vocabulary);
+  const ModelConfig& sizes = spec.config;
+  return fmt::format("{}, {} layers, width {}, heads {}, vocabulary {}", spec.family->name, sizes.layers,
+                     sizes.width, sizes.heads, sizes.vocabulary);
 }
 
 void PlanQuestion::take_budget(std::optional<Bytes> device, std::optional<Bytes> host, int devices) {
@@ -309,8 +309,8 @@ Json to_json(const PlanAnswer& answer) {
 Json to_json(const PlanQuestion& question, const PlanAnswer& answer) {
   Json json = to_json(answer);
   if (question.model) {
-    const ModelSpec& model = *question.model;
-    json["model"] = {{"family", model.family == ModelFamily::gpt ? "gpt" : "bert"},
+    const ModelConfig& model = question.model->config;
+    json["model"] = {{"family", question.model->family->name},
                      {"layers", model.layers},
                      {"width", model.width},
                      {"heads", model.heads},
@@ -319,7 +319,7 @@ Json to_json(const PlanQuestion& question, const PlanAnswer& answer) {
                      {"batch", model.batch},
                      {"micro_batches", model.micro_batches},
                      {"gradient_groups", model.gradient_groups},
-                     {"type", to_string(model.type)}};
+                     {"type", to_string(question.model->type)}};
   }
   if (!question.machine.empty()) json["machine"] = question.machine;
   return json;

@@ -29,7 +29,7 @@ struct PlanQuestion {
   PlanOptions options;
 
   // Returns the number of devices that train the model together. The graph is that of the first device.
-  std::int64_t devices() const { return model ? model->devices : 1; }
+  std::int64_t devices() const { return model ? model->config.ranks : 1; }
   // Returns the budget of each device, which has an equal part of the host's.
   Budget budget_of_each() const;
 

@@ -9,12 +9,10 @@
 namespace stowage {
 namespace {
 
-template <class Model, class Config>
-ProbedStep probe_of(const Config& config, DataType type, Model (*build)(GraphBuilder&, const Config&)) {
+ProbedStep probe_of(const ModelConfig& config, DataType type, const ModelFamily& family) {
   GraphBuilder builder(type);
-  const Model model = build(builder, config);
-  const auto tokens = static_cast<std::int32_t>(config.vocabulary);
-  return {builder.finish(model.loss, AdamW{}), {{model.tokens.id, 0, tokens}, {model.targets.id, 0, tokens}}};
+  const BuiltModel model = family.build(builder, config);
+  return {builder.finish(model.loss, AdamW{}), model.inputs};
 }
 
 class ModelProbe {
@@ -69,8 +67,8 @@ class ModelProbe {
   OpProfile profile_;
 };
 
-GptConfig gpt_of(std::int64_t width, std::int64_t heads, std::int64_t sequence, std::int64_t batch,
-                 std::int64_t vocabulary = 256) {
+ModelConfig gpt_of(std::int64_t width, std::int64_t heads, std::int64_t sequence, std::int64_t batch,
+                   std::int64_t vocabulary = 256) {
   return {.layers = 1,
           .width = width,
           .heads = heads,
@@ -133,11 +131,11 @@ void measure_models(Device& device, const LaunchTable& kernels, DataType type, c
                     const ModelProbeOptions& options, MachineFile& file) {
   const StepProbe::Options how{.kernels = kernels, .modelled = modelled, .budget = {}};
   ModelProbe probe(device, how, type, options, file);
-  for (const GptConfig& config : options.gpts) probe.measure(probe_of<Gpt>(config, type, gpt));
-  for (const BertConfig& config : options.berts) probe.measure(probe_of<Bert>(config, type, bert));
+  for (const ModelConfig& config : options.gpts) probe.measure(probe_of(config, type, gpt_family));
+  for (const ModelConfig& config : options.berts) probe.measure(probe_of(config, type, bert_family));
   probe.write();
   if (file.backend == "simulated" && !options.gpts.empty())
-    probe.measure_shares_with(probe_of<Gpt>(options.gpts.back(), type, gpt));
+    probe.measure_shares_with(probe_of(options.gpts.back(), type, gpt_family));
 }
 
 }  // namespace stowage

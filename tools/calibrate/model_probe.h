@@ -11,8 +11,8 @@
 namespace stowage {
 
 struct ModelProbeOptions {
-  std::vector<GptConfig> gpts;  // models to measure; without any, and no BERT, nothing is measured
-  std::vector<BertConfig> berts;
+  std::vector<ModelConfig> gpts;  // models to measure; without any, and no BERT, nothing is measured
+  std::vector<ModelConfig> berts;
   int least_steps = 4;
   // Seconds of steps of each model; a started step is finished, and least_steps are made.
   double seconds = 0.25;

@@ -40,7 +40,7 @@ OpProfile profile_of(Device& device, ProbedStep step, const Budget& budget) {
 
 }  // namespace
 
-StepProbe::StepProbe(Device& device, Graph graph, const std::vector<ProbeInput>& inputs,
+StepProbe::StepProbe(Device& device, Graph graph, const std::vector<ModelInput>& inputs,
                      const Options& options)
     : graph_(std::move(graph)),
       plan_(plan_within(graph_, options.budget)),
@@ -51,12 +51,13 @@ StepProbe::StepProbe(Device& device, Graph graph, const std::vector<ProbeInput>&
                .kernels = options.kernels,
                .host_kernels = {}}),
       launches_(graph_.ops.size()) {
-  for (const ProbeInput& input : inputs) {
-    auto& values = values_.emplace_back(static_cast<std::size_t>(graph_.tensor(input.tensor).elements()));
+  for (const ModelInput& input : inputs) {
+    const TensorId id = input.value.id;
+    auto& values = values_.emplace_back(static_cast<std::size_t>(graph_.tensor(id).elements()));
     const auto count = static_cast<std::size_t>(std::min(input.values, 256) - input.least);
     for (std::size_t i = 0; i < values.size(); ++i)
       values[i] = input.least + static_cast<std::int32_t>(i % count);
-    inputs_.push_back({input.tensor, values});
+    inputs_.push_back({id, values});
   }
   for (const Instruction& instruction : plan_.instructions) {
     if (instruction.lane == LaneRole::compute) launches_[instruction.op] += 1;

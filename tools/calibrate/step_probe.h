@@ -15,16 +15,10 @@
 #include "stowage/graph.h"
 #include "stowage/launch_table.h"
 #include "stowage/machine.h"
+#include "stowage/models.h"
 #include "stowage/plan.h"
 
 namespace stowage {
-
-// An i32 input: whole numbers from `least` on, below `values`.
-struct ProbeInput {
-  TensorId tensor = no_id;
-  std::int32_t least = 0;
-  std::int32_t values = 1;
-};
 
 class StepProbe {
  public:
@@ -43,8 +37,8 @@ class StepProbe {
   };
 
   // The device must outlive it. Throws as Engine does, and OutOfMemory if no plan fits the budget.
-  StepProbe(Device& device, Graph graph, const std::vector<ProbeInput>& inputs, const Options& options);
-  StepProbe(Device& device, Graph graph, const std::vector<ProbeInput>& inputs)
+  StepProbe(Device& device, Graph graph, const std::vector<ModelInput>& inputs, const Options& options);
+  StepProbe(Device& device, Graph graph, const std::vector<ModelInput>& inputs)
       : StepProbe(device, std::move(graph), inputs, Options()) {}
 
   const Graph& graph() const { return graph_; }
@@ -85,7 +79,7 @@ void measure_shares(StepProbe& run, double alone, const Link& link, Machine& mac
 // A model's training step, to be measured.
 struct ProbedStep {
   Graph graph;
-  std::vector<ProbeInput> inputs;
+  std::vector<ModelInput> inputs;
 };
 
 // Returns the device memory that measuring may use so that a run stays within `budget`, with `overhead` bytes

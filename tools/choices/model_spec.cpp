@@ -31,12 +31,6 @@ constexpr std::array<GptSize, 10> rungs = {{{"", 12, 768, 12},
 constexpr std::int64_t head_width = 64;
 constexpr std::int64_t most_devices = 64;  // most devices that a machine's file may have
 
-struct Defaults {
-  std::int64_t vocabulary, sequence, batch;
-};
-// Vocabularies of GPT-2 (50257) and BERT (30522), padded to a multiple of 32.
-constexpr Defaults gpt_defaults{50304, 1024, 8};
-constexpr Defaults bert_defaults{30528, 512, 8};
 constexpr std::array<GptSize, 2> bert_sizes = {{{"base", 12, 768, 12}, {"large", 24, 1024, 16}}};
 
 std::string names_of(const auto& sizes) {
@@ -79,31 +73,32 @@ Moments parse_moments(const std::string& text) {
   throw InvalidInput(fmt::format("--moments: \"{}\" is no type of moments; give f32, bf16 or 8bit", text));
 }
 
-void require_heads(const ModelSpec& spec) {
-  if (spec.heads > 0 && spec.width % spec.heads == 0) return;
-  if (spec.heads == 0)
+void require_heads(const ModelConfig& config) {
+  if (config.heads > 0 && config.width % config.heads == 0) return;
+  if (config.heads == 0)
     throw InvalidInput(fmt::format(
         "width {} is smaller than a head of {}; give --heads, a divisor of the width, or a larger width",
-        spec.width, head_width));
-  throw InvalidInput(fmt::format(
-      "width {} is not divisible by {} heads; give --heads, a divisor of the width", spec.width, spec.heads));
+        config.width, head_width));
+  throw InvalidInput(
+      fmt::format("width {} is not divisible by {} heads; give --heads, a divisor of the width", config.width,
+                  config.heads));
 }
 
-void require_divisible(const ModelSpec& spec) {
-  if (spec.batch % spec.micro_batches != 0)
+void require_divisible(const ModelConfig& config) {
+  if (config.batch % config.micro_batches != 0)
     throw InvalidInput(
         fmt::format("--micro-batches {} does not divide the batch of {}; give a divisor, or change --batch",
-                    spec.micro_batches, spec.batch));
-  if (!are_gradient_groups(static_cast<std::uint32_t>(spec.gradient_groups),
-                           static_cast<std::uint32_t>(spec.micro_batches)))
+                    config.micro_batches, config.batch));
+  if (!are_gradient_groups(static_cast<std::uint32_t>(config.gradient_groups),
+                           static_cast<std::uint32_t>(config.micro_batches)))
     throw InvalidInput(fmt::format(
         "--gradient-groups {} is no power of two that divides --micro-batches {}; give one, at most {}",
-        spec.gradient_groups, spec.micro_batches, spec.micro_batches & -spec.micro_batches));
+        config.gradient_groups, config.micro_batches, config.micro_batches & -config.micro_batches));
 }
 
 // Throws InvalidInput unless each device has an equal part of the batch, in whole gradient groups.
-void require_parts(const ModelSpec& spec) {
-  const std::int64_t devices = spec.devices;
+void require_parts(const ModelConfig& config) {
+  const std::int64_t devices = config.ranks;
   if ((devices & (devices - 1)) != 0)
     throw InvalidInput(fmt::format(
         "--devices {} is no power of two, as the tree of gradient groups needs it; give 1, 2, 4, …",
@@ -113,33 +108,31 @@ void require_parts(const ModelSpec& spec) {
       throw InvalidInput(fmt::format("--devices {} does not divide {} {}; give {}, a multiple of {}", devices,
                                      count, what, option, devices));
   };
-  require("samples", "--batch", spec.batch);
-  require("micro-batches", "--micro-batches", spec.micro_batches);
-  require("gradient groups", "--gradient-groups", spec.gradient_groups);
+  require("samples", "--batch", config.batch);
+  require("micro-batches", "--micro-batches", config.micro_batches);
+  require("gradient groups", "--gradient-groups", config.gradient_groups);
 }
 
-ModelSpec complete(ModelFamily family, const GptSize& size, const ModelWords& words, DataType type) {
-  const Defaults& defaults = family == ModelFamily::gpt ? gpt_defaults : bert_defaults;
-  ModelSpec spec{family,
-                 size.layers,
-                 size.width,
-                 count_or("--heads", words.heads, size.heads),
-                 count_or("--vocabulary", words.vocabulary, defaults.vocabulary),
-                 count_or("--sequence", words.sequence, defaults.sequence),
-                 count_or("--batch", words.batch, defaults.batch),
-                 1,
-                 parse_type(words.type, type),
-                 {}};
-  if (!words.head_chunk.empty()) spec.head_tokens = parse_count("--head-chunk", words.head_chunk);
-  if (!words.devices.empty()) spec.devices = parse_count("--devices", words.devices, most_devices);
-  spec.gradient_groups = count_or("--gradient-groups", words.gradient_groups, spec.devices);
-  spec.micro_batches = count_or("--micro-batches", words.micro_batches,
-                                default_micro_batches(family, spec.batch, spec.gradient_groups));
+ModelSpec complete(const ModelFamily& family, const GptSize& size, const ModelWords& words, DataType type) {
+  ModelSpec spec{.family = &family, .config = family.defaults, .type = parse_type(words.type, type)};
+  ModelConfig& config = spec.config;
+  config.layers = size.layers;
+  config.width = size.width;
+  config.heads = count_or("--heads", words.heads, size.heads);
+  config.vocabulary = count_or("--vocabulary", words.vocabulary, config.vocabulary);
+  config.padded_vocabulary = padded_vocabulary(config.vocabulary);
+  config.sequence = count_or("--sequence", words.sequence, config.sequence);
+  config.batch = count_or("--batch", words.batch, config.batch);
+  if (!words.head_chunk.empty()) config.head_tokens = parse_count("--head-chunk", words.head_chunk);
+  if (!words.devices.empty()) config.ranks = parse_count("--devices", words.devices, most_devices);
+  config.gradient_groups = count_or("--gradient-groups", words.gradient_groups, config.ranks);
+  config.micro_batches = count_or("--micro-batches", words.micro_batches,
+                                  default_micro_batches(family, config.batch, config.gradient_groups));
   spec.clips = words.clips;
   if (!words.moments.empty()) spec.moments = parse_moments(words.moments);
-  require_heads(spec);
-  require_parts(spec);
-  require_divisible(spec);
+  require_heads(config);
+  require_parts(config);
+  require_divisible(config);
   return spec;
 }
 
@@ -160,23 +153,6 @@ void refuse_strays(const ModelWords& words) {
           fmt::format("{} {}: a saved graph has its own; leave it out, or name a model with --gpt or --bert",
                       option, *text));
   }
-}
-
-template <class Config>
-Config config_of(const ModelSpec& spec) {
-  Config config;
-  config.layers = spec.layers;
-  config.width = spec.width;
-  config.heads = spec.heads;
-  config.vocabulary = spec.vocabulary;
-  config.padded_vocabulary = padded_vocabulary(spec.vocabulary);
-  config.sequence = spec.sequence;
-  config.batch = spec.batch;
-  config.micro_batches = spec.micro_batches;
-  config.gradient_groups = spec.gradient_groups;
-  config.ranks = spec.devices;
-  config.head_tokens = spec.head_tokens;
-  return config;
 }
 
 }  // namespace
@@ -218,9 +194,9 @@ std::optional<ModelSpec> model_spec(const ModelWords& words, DataType type) {
   if (!words.gpt.empty() && !words.bert.empty())
     throw InvalidInput("--gpt and --bert name two models; give one of them");
   if (!words.gpt.empty())
-    return complete(ModelFamily::gpt, parse_size("--gpt", words.gpt, named_gpt_sizes()), words, type);
+    return complete(gpt_family, parse_size("--gpt", words.gpt, named_gpt_sizes()), words, type);
   if (!words.bert.empty())
-    return complete(ModelFamily::bert, parse_size("--bert", words.bert, bert_sizes), words, type);
+    return complete(bert_family, parse_size("--bert", words.bert, bert_sizes), words, type);
   refuse_strays(words);
   return {};
 }
@@ -229,19 +205,12 @@ ModelSpec model_spec(const GptSize& size, const ModelWords& words, DataType type
   if (!words.heads.empty())
     throw InvalidInput(
         fmt::format("--heads {}: --max-model takes each size's own heads; leave it out", words.heads));
-  return complete(ModelFamily::gpt, size, words, type);
+  return complete(gpt_family, size, words, type);
 }
 
 Graph build(const ModelSpec& spec) {
   GraphBuilder builder(spec.type);
-  Value loss;
-  if (spec.family == ModelFamily::gpt) {
-    loss = gpt(builder, config_of<GptConfig>(spec)).loss;
-  } else {
-    auto config = config_of<BertConfig>(spec);
-    config.pretraining = config.padding_at_end = true;
-    loss = bert(builder, config).loss;
-  }
+  const Value loss = spec.family->build(builder, spec.config).loss;
   AdamW optimizer{.moments = spec.moments};
   if (!spec.clips) optimizer.clip = 0;
   return builder.finish(loss, optimizer);
@@ -252,8 +221,9 @@ std::int64_t padded_vocabulary(std::int64_t tokens) {
   return (tokens + multiple - 1) / multiple * multiple;
 }
 
-std::int64_t default_micro_batches(ModelFamily family, std::int64_t batch, std::int64_t gradient_groups) {
-  const bool halves = family == ModelFamily::bert && gradient_groups == 1 && batch % 2 == 0;
+std::int64_t default_micro_batches(const ModelFamily& family, std::int64_t batch,
+                                   std::int64_t gradient_groups) {
+  const bool halves = &family == &bert_family && gradient_groups == 1 && batch % 2 == 0;
   return halves ? 2 : gradient_groups;
 }
 

@@ -57,7 +57,8 @@ Graph build(const ModelSpec& spec);
 std::int64_t padded_vocabulary(std::int64_t tokens);
 // Returns the number of micro-batches where --micro-batches is not given: one for each gradient group. A BERT
 // with one group has two, if the batch is even.
-std::int64_t default_micro_batches(ModelFamily family, std::int64_t batch, std::int64_t gradient_groups);
+std::int64_t default_micro_batches(const ModelFamily& family, std::int64_t batch,
+                                   std::int64_t gradient_groups);
 
 // Parses a whole number from 1 to `most`. Throws InvalidInput that begins with `option`.
 std::int64_t parse_count(const std::string& option, const std::string& text,

@@ -217,7 +217,7 @@ int largest_model(const PlanCommand& command, const Source& source, PlanFiles& f
   const std::vector<GptSize> ladder = gpt_ladder();
   const ModelSpec smallest = model_spec(ladder.front(), command.model, source.type);
   const DataType type = smallest.type;
-  take_devices(command, source, type, smallest.devices, question);
+  take_devices(command, source, type, smallest.config.ranks, question);
   Plan plan;
   const MaxModel found = max_model(std::move(question), ladder, command.model, type, command.progress, &plan);
   if (!command.json)

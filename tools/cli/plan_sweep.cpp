@@ -31,7 +31,7 @@ std::vector<std::int64_t> parse_list(const char* option, const std::string& text
 }
 
 PlanAnswer answer_for_batch(PlanQuestion& question, std::int64_t batch) {
-  question.model->batch = batch;
+  question.model->config.batch = batch;
   question.take(build(*question.model));
   return answer(question);
 }
@@ -127,7 +127,7 @@ std::vector<SweepRow> sweep_batch(PlanQuestion question, const std::vector<std::
     throw InvalidInput(
         "--sweep batch: every batch fits an unlimited device; give --device-memory, a machine "
         "with --machine, or the batches, such as --sweep batch=1,2,4");
-  for (std::int64_t batch = question.model->micro_batches; batch <= largest_batch; batch *= 2) {
+  for (std::int64_t batch = question.model->config.micro_batches; batch <= largest_batch; batch *= 2) {
     progress(fmt::format("batch {}", batch));
     rows.push_back({batch, 0, answer_for_batch(question, batch)});
     if (!rows.back().answer.feasible) break;

@@ -36,7 +36,7 @@ const Case cases[] = {
 
 Graph graph_with(const AdamW& optimizer) {
   GraphBuilder builder;
-  const Gpt model = gpt(
+  const BuiltModel model = gpt(
       builder, {.layers = 2, .width = 32, .heads = 2, .vocabulary = vocabulary, .sequence = 16, .batch = 2});
   return builder.finish(model.loss, optimizer);
 }

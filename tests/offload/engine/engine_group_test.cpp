@@ -28,11 +28,11 @@ using ::testing::HasSubstr;
 
 Graph graph_of(std::uint32_t rank, std::uint32_t ranks) {
   GraphBuilder builder;
-  GptConfig config{.layers = 1, .width = 24, .heads = 2, .vocabulary = 13, .sequence = 4, .batch = 4};
+  ModelConfig config{.layers = 1, .width = 24, .heads = 2, .vocabulary = 13, .sequence = 4, .batch = 4};
   config.micro_batches = config.gradient_groups = 4;
   config.rank = rank;
   config.ranks = ranks;
-  const Gpt model = gpt(builder, config);
+  const BuiltModel model = gpt(builder, config);
   return builder.finish(model.loss, AdamW{});
 }
 

@@ -144,7 +144,7 @@ TEST_P(EnginePieces, WithoutInitialisersParametersAreZero) {
 // A planner's own buckets, in all memory and in the least. The token table is larger than a piece.
 TEST(EnginePiecesOfAPlan, ReachEveryParameter) {
   GraphBuilder builder;
-  const Gpt model =
+  const BuiltModel model =
       gpt(builder, {.layers = 1, .width = 32, .heads = 2, .vocabulary = 33'000, .sequence = 16, .batch = 1});
   const Graph graph = builder.finish(model.loss, AdamW{});
   int most_pieces = 0;  // of one value

@@ -25,13 +25,13 @@ constexpr std::int32_t vocabulary = 64;
 
 Graph make_gpt(DataType type) {
   GraphBuilder builder(type);
-  const Gpt model = gpt(builder, {.layers = 2,
-                                  .width = 32,
-                                  .heads = 2,
-                                  .vocabulary = vocabulary,
-                                  .sequence = 16,
-                                  .batch = 2,
-                                  .dropout = 0.1});
+  const BuiltModel model = gpt(builder, {.layers = 2,
+                                         .width = 32,
+                                         .heads = 2,
+                                         .vocabulary = vocabulary,
+                                         .sequence = 16,
+                                         .batch = 2,
+                                         .dropout = 0.1});
   return builder.finish(model.loss, AdamW{});
 }
 

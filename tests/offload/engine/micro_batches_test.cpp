@@ -20,9 +20,8 @@ using namespace stowage::testing;
 constexpr std::uint64_t steps = 3;
 constexpr std::int32_t vocabulary = 48;
 
-template <class Config>
-Config small(std::int64_t micro_batches) {
-  Config config;
+ModelConfig small(std::int64_t micro_batches) {
+  ModelConfig config;
   config.layers = 1;
   config.width = 32;
   config.heads = 2;
@@ -34,13 +33,9 @@ Config small(std::int64_t micro_batches) {
   config.head_tokens = 12;
   return config;
 }
-Graph make(const GptConfig& config) {
+Graph make(const ModelConfig& config, const ModelFamily& family = gpt_family) {
   GraphBuilder builder;
-  return builder.finish(gpt(builder, config).loss, AdamW{});
-}
-Graph make(const BertConfig& config) {
-  GraphBuilder builder;
-  return builder.finish(bert(builder, config).loss, AdamW{});
+  return builder.finish(family.build(builder, config).loss, AdamW{});
 }
 
 class MicroBatchEngine : public ::testing::Test {
@@ -97,13 +92,12 @@ TEST_F(MicroBatchEngine, GptLeavesTheBitsOfTheEvaluator) {
   for (std::int64_t parts : {1, 2, 4}) {
     if (fewer_draws && parts == 4) continue;
     SCOPED_TRACE(parts);
-    expect_bits_everywhere(make(small<GptConfig>(parts)));
+    expect_bits_everywhere(make(small(parts)));
   }
 }
 
-template <class Config>
-Config grouped(std::int64_t micro_batches, std::int64_t groups) {
-  Config config = small<Config>(micro_batches);
+ModelConfig grouped(std::int64_t micro_batches, std::int64_t groups) {
+  ModelConfig config = small(micro_batches);
   config.batch = micro_batches;
   config.gradient_groups = groups;
   return config;
@@ -111,16 +105,16 @@ Config grouped(std::int64_t micro_batches, std::int64_t groups) {
 
 // Partial sums of groups, which wait on the host where they must.
 TEST_F(MicroBatchEngine, GradientGroupsLeaveTheBitsOfTheEvaluator) {
-  expect_bits_everywhere(make(grouped<GptConfig>(4, 4)));
-  expect_bits_everywhere(make(grouped<BertConfig>(4, 4)));
+  expect_bits_everywhere(make(grouped(4, 4)));
+  expect_bits_everywhere(make(grouped(4, 4), bert_family));
   if (fewer_draws) return;
-  expect_bits_everywhere(make(grouped<GptConfig>(6, 2)));
-  expect_bits_everywhere(make(grouped<GptConfig>(8, 8)));
+  expect_bits_everywhere(make(grouped(6, 2)));
+  expect_bits_everywhere(make(grouped(8, 8)));
 }
 
 // The loss is a forward op's.
 TEST_F(MicroBatchEngine, GptWithAllLogitsLeavesTheBitsOfTheEvaluator) {
-  GptConfig config = small<GptConfig>(2);
+  ModelConfig config = small(2);
   config.head_tokens = 0;
   expect_bits_everywhere(make(config));
 }
@@ -129,7 +123,7 @@ TEST_F(MicroBatchEngine, BertLeavesTheBitsOfTheEvaluator) {
   for (std::int64_t parts : {1, 2, 4}) {
     if (fewer_draws && parts == 4) continue;
     SCOPED_TRACE(parts);
-    expect_bits_everywhere(make(small<BertConfig>(parts)));
+    expect_bits_everywhere(make(small(parts), bert_family));
   }
 }
 
@@ -138,8 +132,7 @@ TEST_F(MicroBatchEngine, BertLeavesTheBitsOfTheEvaluator) {
 TEST_F(MicroBatchEngine, LearnsWhatTheWholeBatchTeaches) {
   const auto losses = [](std::int64_t parts) {
     std::vector<double> all;
-    for (std::uint64_t bits :
-         run_evaluator(make(small<GptConfig>(parts)), cpu_launch_table(), steps, vocabulary).losses)
+    for (std::uint64_t bits : run_evaluator(make(small(parts)), cpu_launch_table(), steps, vocabulary).losses)
       all.push_back(std::bit_cast<double>(bits));
     return all;
   };

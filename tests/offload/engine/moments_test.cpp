@@ -99,7 +99,7 @@ TEST_P(CompactMoments, LeaveTheSameBitsByEveryInstructionSet) {
 // A token table in four slices, of which a plan may keep some on the device.
 TEST_P(CompactMoments, OfSlicesLeaveTheBitsOfTheEvaluator) {
   GraphBuilder builder(std::get<1>(GetParam()));
-  const Gpt model =
+  const BuiltModel model =
       gpt(builder, {.layers = 1, .width = 64, .heads = 2, .vocabulary = 1000, .sequence = 8, .batch = 2});
   const Graph graph = builder.finish(
       model.loss,

@@ -38,12 +38,12 @@ struct Case {
 };
 
 Graph tiny_gpt(std::uint32_t rank, std::uint32_t ranks, std::int64_t micro_batches) {
-  GptConfig config{.layers = 1, .width = 8, .heads = 2, .vocabulary = 16, .sequence = 4, .batch = 8};
+  ModelConfig config{.layers = 1, .width = 8, .heads = 2, .vocabulary = 16, .sequence = 4, .batch = 8};
   config.micro_batches = config.gradient_groups = micro_batches;
   config.rank = rank;
   config.ranks = ranks;
   GraphBuilder builder;
-  const Gpt model = gpt(builder, config);
+  const BuiltModel model = gpt(builder, config);
   return builder.finish(model.loss, AdamW{});
 }
 

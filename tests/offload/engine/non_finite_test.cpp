@@ -31,26 +31,26 @@ constexpr float infinity = std::numeric_limits<float>::infinity();
 
 Graph gpt_graph() {
   GraphBuilder builder;
-  GptConfig config{.layers = 2,
-                   .width = 16,
-                   .heads = 2,
-                   .vocabulary = vocabulary,
-                   .sequence = 8,
-                   .batch = 2,
-                   .dropout = 0.1};
+  ModelConfig config{.layers = 2,
+                     .width = 16,
+                     .heads = 2,
+                     .vocabulary = vocabulary,
+                     .sequence = 8,
+                     .batch = 2,
+                     .dropout = 0.1};
   config.padded_vocabulary = 2 * vocabulary;
   return builder.finish(gpt(builder, config).loss, AdamW{});
 }
 
 Graph bert_graph() {
   GraphBuilder builder;
-  BertConfig config{.layers = 1,
-                    .width = 16,
-                    .heads = 2,
-                    .vocabulary = vocabulary,
-                    .sequence = 8,
-                    .batch = 2,
-                    .dropout = 0.1};
+  ModelConfig config{.layers = 1,
+                     .width = 16,
+                     .heads = 2,
+                     .vocabulary = vocabulary,
+                     .sequence = 8,
+                     .batch = 2,
+                     .dropout = 0.1};
   config.pretraining = true;
   return builder.finish(bert(builder, config).loss, AdamW{});
 }

@@ -132,12 +132,12 @@ bool leaves_by_slices(const Plan& plan) {
 
 Graph divided_gpt(std::uint32_t rank, std::uint32_t ranks) {
   GraphBuilder builder;
-  GptConfig config = speculating_config();
+  ModelConfig config = speculating_config();
   config.batch = config.micro_batches = 4;
   config.gradient_groups = 2;
   config.rank = rank;
   config.ranks = ranks;
-  const Gpt model = gpt(builder, config);
+  const BuiltModel model = gpt(builder, config);
   AdamW optimizer;
   optimizer.clip = 0;
   return builder.finish(model.loss, optimizer);
@@ -199,7 +199,7 @@ TEST(OptimizerInBackward, ARankThatFailsHasMadeTheStepInPart) {
 
 Graph gpt_with_a_table_in_slices() {
   GraphBuilder builder;
-  const Gpt model = gpt(builder, speculating_config());
+  const BuiltModel model = gpt(builder, speculating_config());
   AdamW optimizer;
   optimizer.clip = 0;
   optimizer.grid = {.slice_bytes = 2_KiB, .most_slices = 8, .least_slices = 2, .least_share = 0.1};

@@ -17,9 +17,8 @@ constexpr std::int32_t words = 13;
 constexpr std::uint64_t training_steps = 4;
 constexpr double most_norm = 3.2;  // of norms around it
 
-template <class Config>
-Config config_of(const RankTraining& training, BatchShare share) {
-  Config config;
+ModelConfig config_of(const RankTraining& training, BatchShare share) {
+  ModelConfig config;
   config.layers = 2;
   config.width = 24;
   config.heads = 2;
@@ -38,25 +37,25 @@ Config config_of(const RankTraining& training, BatchShare share) {
 
 Graph rank_gpt(const RankTraining& training, BatchShare share) {
   GraphBuilder builder(training.type);
-  const Gpt model = gpt(builder, config_of<GptConfig>(training, share));
+  const BuiltModel model = gpt(builder, config_of(training, share));
   return builder.finish(model.loss, {.weight_decay = 0.1, .clip = most_norm, .moments = training.moments});
 }
 
 Graph rank_bert(const RankTraining& training, BatchShare share) {
   GraphBuilder builder(training.type);
-  BertConfig config = config_of<BertConfig>(training, share);
+  ModelConfig config = config_of(training, share);
   config.pretraining = true;
-  const Bert model = bert(builder, config);
+  const BuiltModel model = bert(builder, config);
   return builder.finish(model.loss, {.weight_decay = 0.1, .clip = most_norm, .moments = training.moments});
 }
 
 Graph rank_deep_gpt(const RankTraining& training, BatchShare share) {
-  GptConfig config = config_of<GptConfig>(training, share);
+  ModelConfig config = config_of(training, share);
   config.layers = 11;
   config.width = 8;
   config.dropout = 0;
   GraphBuilder builder(training.type);
-  const Gpt model = gpt(builder, config);
+  const BuiltModel model = gpt(builder, config);
   return builder.finish(model.loss, {.clip = most_norm});
 }
 

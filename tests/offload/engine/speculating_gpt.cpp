@@ -37,7 +37,7 @@ std::uint64_t bits_of(const std::vector<std::byte>& value) {
 
 double speculating_rate(std::uint64_t step) { return step % 16 == 9 ? 4e-3 : 5e-4; }
 
-GptConfig speculating_config() {
+ModelConfig speculating_config() {
   return {.layers = 2,
           .width = 16,
           .heads = 2,
@@ -49,7 +49,7 @@ GptConfig speculating_config() {
 
 Graph speculating_gpt(double clip, Moments moments, DataType type) {
   GraphBuilder builder(type);
-  const Gpt model = gpt(builder, speculating_config());
+  const BuiltModel model = gpt(builder, speculating_config());
   AdamW optimizer;
   optimizer.clip = clip;
   optimizer.moments = moments;

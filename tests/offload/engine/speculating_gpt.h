@@ -17,7 +17,7 @@ inline constexpr double spike_clip = 3.4;
 
 // Two layers. A step reads few rows of the embedding, which has more elements than a tile of an undo record
 // and no multiple of it.
-GptConfig speculating_config();
+ModelConfig speculating_config();
 Graph speculating_gpt(double clip = spike_clip, Moments moments = Moments::f32,
                       DataType type = DataType::f32);
 

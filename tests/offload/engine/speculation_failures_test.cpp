@@ -36,7 +36,7 @@ void PrintTo(const RecordTypes& types, std::ostream* out) { *out << name_of(type
 
 Graph smallest_gpt_with_clip(double clip, const RecordTypes& types) {
   GraphBuilder builder(types.type);
-  const Gpt model =
+  const BuiltModel model =
       gpt(builder, {.layers = 1, .width = 8, .heads = 2, .vocabulary = 16, .sequence = 4, .batch = 1});
   AdamW optimizer;
   optimizer.clip = clip;

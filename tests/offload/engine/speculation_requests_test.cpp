@@ -156,7 +156,7 @@ TEST_P(SpeculationRequests, AModelIsOfTheStepThatIsUnderWay) {
   ask = hold_commits;
   AskedRun run(graph());
   run.run(GetParam() + 1);
-  const ModelDescription model = describe(speculating_config());
+  const ModelDescription model{.config = speculating_config()};
   const std::string path = folder_.file("model");
   std::filesystem::create_directory(path);
   beside_commits([&] { save_model(path, model, graph(), access_to(run.engine())); });

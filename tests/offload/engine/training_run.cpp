@@ -85,7 +85,7 @@ std::vector<std::vector<std::byte>> read_values(Engine& engine, const Graph& gra
 
 Graph smallest_gpt(std::int64_t layers) {
   GraphBuilder builder;
-  const Gpt model =
+  const BuiltModel model =
       gpt(builder, {.layers = layers, .width = 8, .heads = 2, .vocabulary = 16, .sequence = 4, .batch = 1});
   return builder.finish(model.loss, AdamW{});
 }

@@ -30,25 +30,25 @@ constexpr std::uint64_t steps = 4;
 
 Graph gpt_graph() {
   GraphBuilder builder;
-  const Gpt model = gpt(builder, {.layers = 2,
-                                  .width = 32,
-                                  .heads = 2,
-                                  .vocabulary = vocabulary,
-                                  .sequence = 16,
-                                  .batch = 2,
-                                  .dropout = 0.1});
+  const BuiltModel model = gpt(builder, {.layers = 2,
+                                         .width = 32,
+                                         .heads = 2,
+                                         .vocabulary = vocabulary,
+                                         .sequence = 16,
+                                         .batch = 2,
+                                         .dropout = 0.1});
   return builder.finish(model.loss, AdamW{});
 }
 
 Graph bert_graph() {
   GraphBuilder builder;
-  const Bert model = bert(builder, {.layers = 2,
-                                    .width = 32,
-                                    .heads = 2,
-                                    .vocabulary = vocabulary,
-                                    .sequence = 16,
-                                    .batch = 2,
-                                    .dropout = 0.1});
+  const BuiltModel model = bert(builder, {.layers = 2,
+                                          .width = 32,
+                                          .heads = 2,
+                                          .vocabulary = vocabulary,
+                                          .sequence = 16,
+                                          .batch = 2,
+                                          .dropout = 0.1});
   return builder.finish(model.loss, AdamW{});
 }
 

@@ -9,7 +9,8 @@ namespace stowage::testing {
 
 inline Graph large_graph() {
   GraphBuilder builder(DataType::bf16);
-  const Gpt model = gpt(builder, {.layers = 12, .width = 512, .heads = 8, .sequence = 256, .batch = 4});
+  const BuiltModel model =
+      gpt(builder, {.layers = 12, .width = 512, .heads = 8, .sequence = 256, .batch = 4});
   return builder.finish(model.loss, AdamW{});
 }
 

@@ -19,14 +19,14 @@ constexpr std::uint32_t parts = 4;
 
 Graph make_gpt(std::int64_t micro_batches, std::int64_t batch = 8, DataType type = DataType::f32) {
   GraphBuilder builder(type);
-  const Gpt model = gpt(builder, {.layers = 1,
-                                  .width = 64,
-                                  .heads = 2,
-                                  .vocabulary = 96,
-                                  .sequence = 16,
-                                  .batch = batch,
-                                  .micro_batches = micro_batches,
-                                  .head_tokens = 32});
+  const BuiltModel model = gpt(builder, {.layers = 1,
+                                         .width = 64,
+                                         .heads = 2,
+                                         .vocabulary = 96,
+                                         .sequence = 16,
+                                         .batch = batch,
+                                         .micro_batches = micro_batches,
+                                         .head_tokens = 32});
   return builder.finish(model.loss, {});
 }
 

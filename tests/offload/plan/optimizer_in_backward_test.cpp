@@ -27,13 +27,13 @@ using ::testing::IsEmpty;
 Graph gpt_of(std::int64_t layers, DataType type, double clip = 0, std::int64_t micro_batches = 1,
              std::int64_t vocabulary = 64, const ChunkGrid& grid = {}) {
   GraphBuilder builder(type);
-  const Gpt model = gpt(builder, {.layers = layers,
-                                  .width = 32,
-                                  .heads = 2,
-                                  .vocabulary = vocabulary,
-                                  .sequence = 32,
-                                  .batch = 4,
-                                  .micro_batches = micro_batches});
+  const BuiltModel model = gpt(builder, {.layers = layers,
+                                         .width = 32,
+                                         .heads = 2,
+                                         .vocabulary = vocabulary,
+                                         .sequence = 32,
+                                         .batch = 4,
+                                         .micro_batches = micro_batches});
   AdamW optimizer;
   optimizer.clip = clip;
   optimizer.grid = grid;

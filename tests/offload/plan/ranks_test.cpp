@@ -24,13 +24,13 @@ using ::testing::IsEmpty;
 
 Graph rank_graph(std::int64_t rank, std::int64_t ranks, std::int64_t micro_batches) {
   GraphBuilder builder(DataType::bf16);
-  GptConfig config{.layers = 3, .width = 64, .heads = 2, .vocabulary = 160, .sequence = 16, .batch = 8};
+  ModelConfig config{.layers = 3, .width = 64, .heads = 2, .vocabulary = 160, .sequence = 16, .batch = 8};
   config.micro_batches = micro_batches;
   config.gradient_groups = std::min<std::int64_t>(micro_batches, 4);
   config.rank = rank;
   config.ranks = ranks;
   config.dropout = 0.1;
-  const Gpt model = gpt(builder, config);
+  const BuiltModel model = gpt(builder, config);
   return builder.finish(model.loss, AdamW{});
 }
 
@@ -168,10 +168,10 @@ TEST(RankPlans, HaveOnePlan) {
 // Returns the graph of one of four ranks that train a GPT.
 Graph four_ranks_gpt(std::int64_t layers) {
   GraphBuilder builder(DataType::bf16);
-  GptConfig config{
+  ModelConfig config{
       .layers = layers, .width = 4096, .heads = 32, .vocabulary = 50304, .sequence = 2048, .batch = 32};
   config.micro_batches = config.gradient_groups = config.ranks = 4;
-  const Gpt model = gpt(builder, config);
+  const BuiltModel model = gpt(builder, config);
   return builder.finish(model.loss, AdamW{});
 }
 

@@ -16,7 +16,7 @@ namespace {
 
 Graph small_gpt() {
   GraphBuilder builder;
-  const Gpt model = gpt(
+  const BuiltModel model = gpt(
       builder,
       {.layers = 3, .width = 64, .heads = 2, .vocabulary = 128, .sequence = 64, .batch = 4, .dropout = 0.1});
   return builder.finish(model.loss, AdamW{});
@@ -24,7 +24,7 @@ Graph small_gpt() {
 
 Graph small_bert() {
   GraphBuilder builder;
-  const Bert model =
+  const BuiltModel model =
       bert(builder, {.layers = 2, .width = 64, .heads = 4, .vocabulary = 96, .sequence = 32, .batch = 8});
   return builder.finish(model.loss, AdamW{});
 }

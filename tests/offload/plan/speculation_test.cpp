@@ -23,7 +23,7 @@ std::int64_t speculated(const Plan& plan) {
 
 Graph gpt_of(std::int64_t layers, std::int64_t width) {
   GraphBuilder builder;
-  const Gpt model = gpt(
+  const BuiltModel model = gpt(
       builder, {.layers = layers, .width = width, .heads = 2, .vocabulary = 128, .sequence = 32, .batch = 2});
   return builder.finish(model.loss, AdamW{});
 }

@@ -308,14 +308,13 @@ TEST(Options, HelpListsEveryFlag) {
 TEST(Options, OfABert) {
   const std::vector<const char*> flags = {"train_bert", "--data", "text", "--vocabulary", "400"};
   const Options options =
-      parse_command_line(static_cast<int>(flags.size()), flags.data(), ModelKind::bert).options;
-  EXPECT_EQ(options.kind, ModelKind::bert);
+      parse_command_line(static_cast<int>(flags.size()), flags.data(), Program::train_bert).options;
+  EXPECT_EQ(options.program, Program::train_bert);
+  EXPECT_EQ(options.family, &bert_family);
   EXPECT_EQ(options.learned_vocabulary, 400);
   EXPECT_EQ(options.evaluate_every, 0U);  // nothing is held out
-  const BertConfig sizes = bert_sizes(options.model);
-  EXPECT_TRUE(sizes.pretraining);
-  EXPECT_EQ(sizes.layers, options.model.layers);
-  EXPECT_EQ(sizes.epsilon, 1e-12);
+  EXPECT_TRUE(options.model.pretraining);
+  EXPECT_EQ(options.model.epsilon, 1e-12);
   expect_refused({"--vocabulary", "400"}, {"--vocabulary", "train_gpt --help"});
 }
 
@@ -327,8 +326,8 @@ TEST(Options, TheOptimizerIsThatOfTheModelsReference) {
   EXPECT_EQ(gpt.epsilon, 1e-8);
   EXPECT_EQ(gpt.weight_decay, 0.1);
   const std::vector<const char*> flags = {"train_bert", "--data", "text", "--beta1", "0.8"};
-  const AdamW bert =
-      optimizer_of(parse_command_line(static_cast<int>(flags.size()), flags.data(), ModelKind::bert).options);
+  const AdamW bert = optimizer_of(
+      parse_command_line(static_cast<int>(flags.size()), flags.data(), Program::train_bert).options);
   EXPECT_EQ(bert.beta1, 0.8);
   EXPECT_EQ(bert.beta2, 0.999);
   EXPECT_EQ(bert.epsilon, 1e-6);
@@ -396,24 +395,24 @@ TEST(Options, GenerationNeedsAModelAndNoData) {
 }
 
 TEST(Options, HelpHasTheFlagsOfItsProgramInGroups) {
-  const auto help = [](ModelKind kind) {
+  const auto help = [](Program program) {
     const std::vector<const char*> flags = {"program", "--help"};
-    return parse_command_line(2, flags.data(), kind).help;
+    return parse_command_line(2, flags.data(), program).help;
   };
-  for (const ModelKind kind : {ModelKind::gpt2, ModelKind::bert}) {
+  for (const Program program : {Program::train_gpt, Program::train_bert}) {
     for (const char* part : {"Data:", "Training:", "Model:", "Machine:", "Plan:", "Checkpoints:",
-                             "Evaluation:", "Output:", "Examples:", "Exit code:", program_name(kind)})
-      EXPECT_THAT(help(kind), testing::HasSubstr(part));
+                             "Evaluation:", "Output:", "Examples:", "Exit code:", program_name(program)})
+      EXPECT_THAT(help(program), testing::HasSubstr(part));
   }
-  EXPECT_THAT(help(ModelKind::gpt2), testing::HasSubstr("--generate"));
-  EXPECT_THAT(help(ModelKind::bert), testing::Not(testing::HasSubstr("--generate")));
-  EXPECT_THAT(help(ModelKind::bert), testing::HasSubstr("--vocabulary"));
+  EXPECT_THAT(help(Program::train_gpt), testing::HasSubstr("--generate"));
+  EXPECT_THAT(help(Program::train_bert), testing::Not(testing::HasSubstr("--generate")));
+  EXPECT_THAT(help(Program::train_bert), testing::HasSubstr("--vocabulary"));
 }
 
 TEST(Options, ProcessesAreDevices) {
   const auto parse_for = [](int processes, std::vector<const char*> flags) {
     flags.insert(flags.begin(), {"train_gpt", "--data", "text"});
-    return parse_command_line(static_cast<int>(flags.size()), flags.data(), ModelKind::gpt2, processes)
+    return parse_command_line(static_cast<int>(flags.size()), flags.data(), Program::train_gpt, processes)
         .options;
   };
   const auto refusal = [&](int processes, const std::vector<const char*>& flags) -> std::string {

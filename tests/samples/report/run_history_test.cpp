@@ -89,7 +89,7 @@ class RunPage : public ::testing::Test {
   RunPage() {
     options_.model = {.layers = 1, .width = 8, .heads = 2, .vocabulary = 16, .sequence = 4, .batch = 1};
     GraphBuilder builder;
-    const Gpt model = gpt(builder, options_.model);
+    const BuiltModel model = gpt(builder, options_.model);
     graph_ = builder.finish(model.loss, optimizer_of(options_));
     plan_ = std::get<Plan>(make_plan(graph_, Machine{}, {}, {.policy = Policy::none}));
     setup_.options = &options_;
@@ -212,7 +212,7 @@ TEST_F(RunPage, ADivergedRunSaysSoAtTheTop) {
 
 TEST_F(RunPage, ItsTitleIsThatOfThePlansReport) {
   EXPECT_EQ(model_title(options_), "gpt, 1 layers, width 8, heads 2, vocabulary 16");
-  options_.kind = ModelKind::bert;
+  options_.family = &bert_family;
   EXPECT_THAT(run_page(setup_, statistics_, recorder_), HasSubstr("<bdi>bert, 1 layers, width 8"));
 }
 

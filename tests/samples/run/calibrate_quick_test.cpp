@@ -4,8 +4,7 @@
 
 #include <vector>
 
-#include "samples/task/bert_task.h"
-#include "samples/task/gpt_task.h"
+#include "stowage/models.h"
 
 namespace stowage::samples {
 namespace {
@@ -13,14 +12,14 @@ namespace {
 TEST(CalibrateQuick, GivesPositiveRatesAndTheLink) {
   const Link link{.bytes_per_second = 123, .latency_seconds = 4, .throttled = true};
   struct Case {
-    BuildModel build;
+    const ModelFamily* family;
     std::int64_t width;
     DataType type = DataType::f32;
   };
-  for (const auto& [build, width, type] :
-       {Case{build_gpt, 8}, Case{build_gpt, 3072}, Case{build_bert, 8}, Case{build_gpt, 8, DataType::bf16}}) {
+  for (const auto& [family, width, type] : {Case{&gpt_family, 8}, Case{&gpt_family, 3072},
+                                            Case{&bert_family, 8}, Case{&gpt_family, 8, DataType::bf16}}) {
     const Calibration calibration = calibrate_quick(
-        build, {.layers = 3, .width = width, .heads = 1, .sequence = 4, .batch = 2}, type, {}, link, {});
+        *family, {.layers = 3, .width = width, .heads = 1, .sequence = 4, .batch = 2}, type, {}, link, {});
     const Machine& machine = calibration.machine;
     EXPECT_GT(machine.flops_per_second, 0);
     EXPECT_GT(machine.device_bytes_per_second, 0);

@@ -22,7 +22,7 @@ Bytes of_status(const std::string& name) {
   return 0;
 }
 
-const GptConfig large{
+const ModelConfig large{
     .layers = 12, .width = 768, .heads = 12, .vocabulary = 8000, .sequence = 1024, .batch = 8};
 
 // Bytes of this process, at most, beside those from before.
@@ -30,7 +30,7 @@ Bytes taken_within(Bytes room) {
   std::ofstream("/proc/self/clear_refs") << "5";  // the most so far becomes what is there now
   const Bytes before = of_status("VmRSS:");
   const HostLimit limit{"a group", room, "raise it"};
-  const Calibration calibration = calibrate_quick(build_gpt, large, DataType::f32, {}, {}, {&limit, 1});
+  const Calibration calibration = calibrate_quick(gpt_family, large, DataType::f32, {}, {}, {&limit, 1});
   EXPECT_GT(calibration.machine.flops_per_second, 0);
   EXPECT_FALSE(calibration.profile.empty());
   return of_status("VmHWM:") - before;
@@ -44,7 +44,7 @@ TEST(CalibrateQuick, KeepsToTheHostsRoom) {
 TEST(CalibrateQuick, NamesTheLimitThatLeavesTooLittle) {
   const HostLimit limits[] = {{"the machine", 1_GiB, "end something"}, {"a group", 8_MiB, "raise it"}};
   try {
-    calibrate_quick(build_gpt, large, DataType::f32, {}, {}, limits);
+    calibrate_quick(gpt_family, large, DataType::f32, {}, {}, limits);
     FAIL() << "nothing was thrown";
   } catch (const OutOfMemory& error) {
     EXPECT_EQ(error.free_bytes(), 8_MiB);

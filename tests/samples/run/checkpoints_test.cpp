@@ -155,7 +155,7 @@ class OneLayer {
     const std::unique_ptr<Task> task = make_task(options_);
     RunCheckpoints checkpoints(options_, *task);
     GraphBuilder builder;
-    const Gpt model = gpt(builder, options_.model);
+    const BuiltModel model = gpt(builder, options_.model);
     const Graph graph = builder.finish(model.loss, optimizer_of(options_));
     const Plan plan = std::get<Plan>(make_plan(graph, Machine{}, {}, {.policy = Policy::none}));
     const auto device =
@@ -218,7 +218,7 @@ TEST(Checkpoints, ValuesThatAreNotFiniteAreNotSaved) {
     options.checkpoint_blocking = blocking;
     const std::unique_ptr<Task> task = make_task(options);
     GraphBuilder builder;
-    const Gpt model = gpt(builder, options.model);
+    const BuiltModel model = gpt(builder, options.model);
     const Graph graph = builder.finish(model.loss, optimizer_of(options));
     const Plan plan = std::get<Plan>(make_plan(graph, Machine{}, {}, {.policy = Policy::none}));
     const auto device =

@@ -23,7 +23,7 @@ CheckpointState good() {
 }
 
 TEST(SizesIn, AreTheConfigurations) {
-  const GptConfig sizes = sizes_in(good(), "folder");
+  const ModelConfig sizes = sizes_in(good(), "folder");
   EXPECT_EQ(sizes.layers, 2);
   EXPECT_EQ(sizes.width, 32);
   EXPECT_EQ(sizes.heads, 4);

@@ -21,7 +21,8 @@ std::string text_of(int documents) {
 
 Options options_for(const std::string& path) {
   Options options;
-  options.kind = ModelKind::bert;
+  options.program = Program::train_bert;
+  options.family = &bert_family;
   options.data = path;
   options.model = {.layers = 1, .width = 8, .heads = 1, .sequence = 16, .batch = 3};
   options.learned_vocabulary = 270;
@@ -43,7 +44,7 @@ TEST(BertTask, InputsAreThoseOfTheModel) {
   EXPECT_GT(options.model.vocabulary, 256);
   EXPECT_EQ(options.model.padded_vocabulary % 64, 0);
   GraphBuilder builder;
-  const BuiltModel model = task.build(builder, options.model);
+  const BuiltModel model = options.family->build(builder, options.model);
   const auto inputs = task.inputs(0);
   ASSERT_EQ(inputs.size(), model.inputs.size());
   for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -66,7 +67,7 @@ TEST(BertTask, AModelThatKnowsNothingHasTheLossesOfChance) {
   options.evaluation_samples = 100;
   BertTask task(options);
   GraphBuilder builder;
-  const Graph graph = builder.finish(task.build(builder, options.model).loss, AdamW{});
+  const Graph graph = builder.finish(options.family->build(builder, options.model).loss, AdamW{});
   const ReadParameter zeros = [&](const std::string& name) {
     for (const Tensor& tensor : graph.tensors) {
       if (tensor.name == name) return std::vector<std::byte>(tensor.bytes());

@@ -15,11 +15,11 @@ namespace stowage::samples {
 namespace {
 
 struct BuiltGpt {
-  Gpt model;
+  BuiltModel model;
   Graph graph;
 };
 BuiltGpt tiny_gpt(std::int64_t batch,
-                  GptConfig config = {
+                  ModelConfig config = {
                       .layers = 2, .width = 16, .heads = 2, .sequence = 8, .head_tokens = 0}) {
   config.batch = batch;
   GraphBuilder builder;
@@ -90,15 +90,15 @@ TEST(ForwardPass, GivesTheEvaluatorsBitsAndReadsEachParameterOnce) {
 }
 
 TEST(WithoutDropout, NoOpDropsAnything) {
-  GptConfig config = {
+  ModelConfig config = {
       .layers = 1, .width = 8, .heads = 1, .sequence = 4, .batch = 4, .micro_batches = 2, .dropout = 0.5};
   config.embedding_dropout = config.attention_dropout = config.residual_dropout = 0.25;
   GraphBuilder gpt_builder, bert_builder;
-  const GptConfig changed = without_dropout(config, 3);
-  const Gpt model = gpt(gpt_builder, changed);
+  const ModelConfig changed = without_dropout(config, 3);
+  const BuiltModel model = gpt(gpt_builder, changed);
   EXPECT_EQ(gpt_builder.tensor(model.tokens).shape, (std::vector<std::int64_t>{12}));
   const Graph one = gpt_builder.finish_without_update(model.loss);
-  const Graph other = bert_builder.finish_without_update(build_bert(bert_builder, changed).loss);
+  const Graph other = bert_builder.finish_without_update(bert(bert_builder, changed).loss);
   for (const Graph* graph : {&one, &other}) {
     for (const Op& op : graph->ops) {
       EXPECT_EQ(op.kernel.find("dropout"), std::string::npos) << op.name;
@@ -110,10 +110,10 @@ TEST(WithoutDropout, NoOpDropsAnything) {
 }
 
 TEST(SamplesAtOnce, TheirLogitsStaySmall) {
-  const GptConfig small = {.vocabulary = 256, .sequence = 256, .batch = 8};
+  const ModelConfig small = {.vocabulary = 256, .sequence = 256, .batch = 8};
   EXPECT_EQ(samples_at_once(small, 64), 8);
   EXPECT_EQ(samples_at_once(small, 3), 3);
-  const GptConfig large = {.vocabulary = 50257, .sequence = 1024, .batch = 8, .padded_vocabulary = 50304};
+  const ModelConfig large = {.vocabulary = 50257, .sequence = 1024, .batch = 8, .padded_vocabulary = 50304};
   EXPECT_EQ(samples_at_once(large, 64), 1);
 }
 

@@ -81,11 +81,11 @@ TEST(UsableTokens, AreThoseWithAText) {
 }
 
 struct Built {
-  Gpt model;
+  BuiltModel model;
   Graph graph;
 };
 Built tiny(std::int64_t batch,
-           GptConfig config = {.layers = 2, .width = 16, .heads = 2, .sequence = 8, .head_tokens = 0}) {
+           ModelConfig config = {.layers = 2, .width = 16, .heads = 2, .sequence = 8, .head_tokens = 0}) {
   config.batch = batch;
   GraphBuilder builder;
   Built built;
@@ -96,7 +96,8 @@ Built tiny(std::int64_t batch,
 
 // Generates with the initial parameters of `seed`, each matrix scaled up so that context matters.
 std::string generated(std::uint64_t seed, std::string_view prompt, std::uint64_t bytes) {
-  const GptConfig config = {.layers = 2, .width = 16, .heads = 2, .sequence = 8, .batch = 4, .dropout = 0.5};
+  const ModelConfig config = {
+      .layers = 2, .width = 16, .heads = 2, .sequence = 8, .batch = 4, .dropout = 0.5};
   const Built built = tiny(1);
   const ReadParameter read = [&](const std::string& name) {
     for (const Tensor& tensor : built.graph.tensors) {
@@ -115,7 +116,7 @@ std::string generated(std::uint64_t seed, std::string_view prompt, std::uint64_t
     return std::vector<std::byte>{};
   };
   std::string text;
-  generate(config, *byte_tokenizer(), read,
+  generate(gpt_family, config, *byte_tokenizer(), read,
            {.prompt = prompt, .tokens = bytes, .temperature = 0.8, .seed = seed}, [&](std::string_view more) {
              text += more;
              return true;
@@ -139,7 +140,7 @@ TEST(Generate, SeesTheLastSequenceOfAPrompt) {
 
 TEST(Generate, EveryByteIsANewDraw) {
   // With all parameters zero every byte is as likely as any other, whatever stands before it.
-  const GptConfig config = {.layers = 1, .width = 8, .heads = 1, .sequence = 4};
+  const ModelConfig config = {.layers = 1, .width = 8, .heads = 1, .sequence = 4};
   const Built built = tiny(1, config);
   const ReadParameter zeros = [&](const std::string& name) {
     for (const Tensor& tensor : built.graph.tensors) {
@@ -149,10 +150,11 @@ TEST(Generate, EveryByteIsANewDraw) {
   };
   std::set<unsigned char> seen;
   int count = 0;
-  generate(config, *byte_tokenizer(), zeros, {.prompt = "x", .tokens = 1000}, [&](std::string_view text) {
-    seen.insert(static_cast<unsigned char>(text.front()));
-    return ++count < 256;
-  });
+  generate(gpt_family, config, *byte_tokenizer(), zeros, {.prompt = "x", .tokens = 1000},
+           [&](std::string_view text) {
+             seen.insert(static_cast<unsigned char>(text.front()));
+             return ++count < 256;
+           });
   EXPECT_EQ(count, 256);  // and it stops when told
   // 256 draws of 256 values: 162 distinct ones are expected, with a deviation of 5.
   EXPECT_GT(seen.size(), 130U);
@@ -161,10 +163,10 @@ TEST(Generate, EveryByteIsANewDraw) {
 
 // Padding's embeddings give it the largest logits there could be.
 TEST(Generate, NeverPicksPadding) {
-  const GptConfig config = {
+  const ModelConfig config = {
       .layers = 1, .width = 8, .heads = 1, .vocabulary = 256, .sequence = 4, .padded_vocabulary = 320};
   GraphBuilder builder;
-  const Gpt model = gpt(builder, config);
+  const BuiltModel model = gpt(builder, config);
   const Graph graph = builder.finish(model.loss, AdamW{});
   const ReadParameter read = [&](const std::string& name) {
     for (const Tensor& tensor : graph.tensors) {
@@ -179,22 +181,23 @@ TEST(Generate, NeverPicksPadding) {
     return std::vector<std::byte>{};
   };
   std::set<std::string> seen;
-  generate(config, *byte_tokenizer(), read, {.prompt = "x", .tokens = 300}, [&](std::string_view text) {
-    seen.emplace(text);
-    return true;
-  });
+  generate(gpt_family, config, *byte_tokenizer(), read, {.prompt = "x", .tokens = 300},
+           [&](std::string_view text) {
+             seen.emplace(text);
+             return true;
+           });
   EXPECT_GT(seen.size(), 100U);
 }
 
 TEST(Generate, WritesTextThroughTheTokenizer) {
   const BytePairVocabulary learned = train_byte_pairs("the cat the cat the cat the hat", 262);
   const auto tokenizer = byte_pair_tokenizer(learned);
-  const GptConfig config = {.layers = 1,
-                            .width = 8,
-                            .heads = 1,
-                            .vocabulary = tokenizer->vocabulary_size(),
-                            .sequence = 4,
-                            .padded_vocabulary = 320};
+  const ModelConfig config = {.layers = 1,
+                              .width = 8,
+                              .heads = 1,
+                              .vocabulary = tokenizer->vocabulary_size(),
+                              .sequence = 4,
+                              .padded_vocabulary = 320};
   GraphBuilder builder;
   const Graph graph = builder.finish(gpt(builder, config).loss, AdamW{});
   const ReadParameter zeros = [&](const std::string& name) {
@@ -204,10 +207,11 @@ TEST(Generate, WritesTextThroughTheTokenizer) {
     return std::vector<std::byte>{};
   };
   bool longer = false;
-  generate(config, *tokenizer, zeros, {.prompt = "the", .tokens = 400}, [&](std::string_view text) {
-    longer = longer || text.size() > 1;
-    return true;
-  });
+  generate(gpt_family, config, *tokenizer, zeros, {.prompt = "the", .tokens = 400},
+           [&](std::string_view text) {
+             longer = longer || text.size() > 1;
+             return true;
+           });
   EXPECT_TRUE(longer) << "tokens of several bytes";
 }
 

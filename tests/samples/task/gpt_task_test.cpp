@@ -16,7 +16,7 @@ using ::testing::Not;
 // Parameters that make every token as likely as any other.
 ReadParameter zeros_of(const Options& options, const Task& task) {
   GraphBuilder builder;
-  const Graph graph = builder.finish(task.build(builder, options.model).loss, AdamW{});
+  const Graph graph = builder.finish(options.family->build(builder, options.model).loss, AdamW{});
   return [graph](const std::string& name) {
     for (const Tensor& tensor : graph.tensors) {
       if (tensor.name == name) return std::vector<std::byte>(tensor.bytes());

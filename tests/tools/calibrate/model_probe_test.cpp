@@ -12,12 +12,13 @@
 namespace stowage {
 namespace {
 
-constexpr GptConfig tiny_gpt{
+constexpr ModelConfig tiny_gpt{
     .layers = 1, .width = 8, .heads = 2, .vocabulary = 16, .sequence = 4, .batch = 2};
-constexpr BertConfig tiny_bert{
+constexpr ModelConfig tiny_bert{
     .layers = 1, .width = 8, .heads = 2, .vocabulary = 16, .sequence = 4, .batch = 2};
 
-MachineFile measured(const Machine& machine, const std::string& backend, std::vector<BertConfig> berts = {}) {
+MachineFile measured(const Machine& machine, const std::string& backend,
+                     std::vector<ModelConfig> berts = {}) {
   const auto device = test::open_virtual_device(machine);
   MachineFile file = test::sample_file();
   file.backend = backend;
@@ -29,7 +30,7 @@ MachineFile measured(const Machine& machine, const std::string& backend, std::ve
   return file;
 }
 
-Graph graph_of(const GptConfig& config) {
+Graph graph_of(const ModelConfig& config) {
   GraphBuilder builder;
   return builder.finish(gpt(builder, config).loss, AdamW{});
 }
@@ -98,7 +99,7 @@ TEST(ModelProbe, SmallModelsHaveTheKernelsOfBothFamilies) {
   const ModelProbeOptions options = small_models();
   EXPECT_GE(options.gpts.size(), 15U);
   std::set<std::int64_t> widths;
-  for (const GptConfig& config : options.gpts) widths.insert(config.width);
+  for (const ModelConfig& config : options.gpts) widths.insert(config.width);
   EXPECT_LE(*widths.begin(), 48);
   EXPECT_GE(*widths.rbegin(), 384);
   EXPECT_FALSE(options.berts.empty());

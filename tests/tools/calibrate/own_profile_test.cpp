@@ -14,9 +14,9 @@ namespace {
 
 ProbedStep step_of(std::int64_t samples) {
   GraphBuilder builder;
-  const Gpt model =
+  const BuiltModel model =
       gpt(builder, {.layers = 1, .width = 8, .heads = 2, .vocabulary = 16, .sequence = 4, .batch = samples});
-  return {builder.finish(model.loss, AdamW{}), {{model.tokens.id, 0, 16}, {model.targets.id, 0, 16}}};
+  return {builder.finish(model.loss, AdamW{}), model.inputs};
 }
 
 // Numbers of samples that were tried.

@@ -14,19 +14,19 @@ namespace {
 
 struct Small {
   Graph graph;
-  std::vector<ProbeInput> inputs;
+  std::vector<ModelInput> inputs;
 };
 
 Small small(std::int64_t micro_batches) {
   GraphBuilder builder;
-  const Gpt model = gpt(builder, {.layers = 2,
-                                  .width = 8,
-                                  .heads = 2,
-                                  .vocabulary = 16,
-                                  .sequence = 4,
-                                  .batch = 2,
-                                  .micro_batches = micro_batches});
-  return {builder.finish(model.loss, AdamW{}), {{model.tokens.id, 0, 16}, {model.targets.id, 0, 16}}};
+  const BuiltModel model = gpt(builder, {.layers = 2,
+                                         .width = 8,
+                                         .heads = 2,
+                                         .vocabulary = 16,
+                                         .sequence = 4,
+                                         .batch = 2,
+                                         .micro_batches = micro_batches});
+  return {builder.finish(model.loss, AdamW{}), model.inputs};
 }
 
 // In virtual time an op takes what the machine says, and nothing disturbs it.

@@ -20,27 +20,27 @@ void expect_refused(const ModelWords& words, const std::string& saying) {
 
 TEST(ModelSpec, ReadsLayersAndWidth) {
   const ModelSpec spec = gpt_spec("24x1024");
-  EXPECT_EQ(spec.family, ModelFamily::gpt);
-  EXPECT_EQ(spec.layers, 24);
-  EXPECT_EQ(spec.width, 1024);
-  EXPECT_EQ(spec.heads, 16);
-  EXPECT_EQ(spec.vocabulary, 50304);
-  EXPECT_EQ(spec.sequence, 1024);
-  EXPECT_EQ(spec.batch, 8);
+  EXPECT_EQ(spec.family, &gpt_family);
+  EXPECT_EQ(spec.config.layers, 24);
+  EXPECT_EQ(spec.config.width, 1024);
+  EXPECT_EQ(spec.config.heads, 16);
+  EXPECT_EQ(spec.config.vocabulary, 50304);
+  EXPECT_EQ(spec.config.sequence, 1024);
+  EXPECT_EQ(spec.config.batch, 8);
   EXPECT_EQ(spec.tokens(), 8192);
   EXPECT_EQ(describe(spec), "gpt, 24 layers, width 1024, heads 16, vocabulary 50304");
 }
 
 TEST(ModelSpec, ReadsNames) {
-  EXPECT_EQ(gpt_spec("1.3b").width, 2048);
-  EXPECT_EQ(gpt_spec("gpt2-xl").heads, 25);
+  EXPECT_EQ(gpt_spec("1.3b").config.width, 2048);
+  EXPECT_EQ(gpt_spec("gpt2-xl").config.heads, 25);
   const ModelSpec base = model_spec({.bert = "base"}, DataType::f32).value();
-  EXPECT_EQ(base.family, ModelFamily::bert);
-  EXPECT_EQ(base.layers, 12);
-  EXPECT_EQ(base.vocabulary, 30528);
-  EXPECT_EQ(base.sequence, 512);
-  EXPECT_EQ(model_spec({.bert = "large"}, DataType::f32)->width, 1024);
-  EXPECT_EQ(model_spec({.bert = "3x128"}, DataType::f32)->heads, 2);
+  EXPECT_EQ(base.family, &bert_family);
+  EXPECT_EQ(base.config.layers, 12);
+  EXPECT_EQ(base.config.vocabulary, 30528);
+  EXPECT_EQ(base.config.sequence, 512);
+  EXPECT_EQ(model_spec({.bert = "large"}, DataType::f32)->config.width, 1024);
+  EXPECT_EQ(model_spec({.bert = "3x128"}, DataType::f32)->config.heads, 2);
 }
 
 TEST(ModelSpec, TakesWhatIsSaid) {
@@ -49,10 +49,10 @@ TEST(ModelSpec, TakesWhatIsSaid) {
           {.gpt = "2x96", .heads = "3", .sequence = "16", .batch = "5", .vocabulary = "77", .type = "f32"},
           DataType::bf16)
           .value();
-  EXPECT_EQ(spec.heads, 3);
-  EXPECT_EQ(spec.sequence, 16);
-  EXPECT_EQ(spec.batch, 5);
-  EXPECT_EQ(spec.vocabulary, 77);
+  EXPECT_EQ(spec.config.heads, 3);
+  EXPECT_EQ(spec.config.sequence, 16);
+  EXPECT_EQ(spec.config.batch, 5);
+  EXPECT_EQ(spec.config.vocabulary, 77);
   EXPECT_EQ(spec.type, DataType::f32);
   EXPECT_EQ(gpt_spec("2x64", DataType::bf16).type, DataType::bf16);
   EXPECT_EQ(model_spec({.gpt = "2x64", .type = "fp16"}, DataType::f32)->type, DataType::f16);
@@ -78,10 +78,10 @@ TEST(ModelSpec, SplitsTheBatch) {
        {ModelWords{.gpt = "1x64", .sequence = "8", .batch = "6", .micro_batches = "3"},
         ModelWords{.bert = "1x64", .sequence = "8", .batch = "6", .micro_batches = "3"}}) {
     const ModelSpec spec = model_spec(words, DataType::f32).value();
-    EXPECT_EQ(spec.micro_batches, 3);
+    EXPECT_EQ(spec.config.micro_batches, 3);
     EXPECT_EQ(build(spec).micro_batches, 3U);
   }
-  EXPECT_EQ(gpt_spec("2x64", DataType::bf16).micro_batches, 1);
+  EXPECT_EQ(gpt_spec("2x64", DataType::bf16).config.micro_batches, 1);
   for (const ModelWords& words :
        {ModelWords{.gpt = "1x64", .sequence = "8", .micro_batches = "4", .gradient_groups = "2"},
         ModelWords{.bert = "1x64", .sequence = "8", .micro_batches = "4", .gradient_groups = "2"}})
@@ -208,9 +208,9 @@ TEST(ModelSpec, RefusesTwoModelsAndStrayOptions) {
 TEST(ModelSpec, TakesASizeOfTheLadder) {
   const GptSize size{"", 30, 2560, 32};
   const ModelSpec spec = model_spec(size, {.batch = "2"}, DataType::bf16);
-  EXPECT_EQ(spec.heads, 32);
-  EXPECT_EQ(spec.layers, 30);
-  EXPECT_EQ(spec.batch, 2);
+  EXPECT_EQ(spec.config.heads, 32);
+  EXPECT_EQ(spec.config.layers, 30);
+  EXPECT_EQ(spec.config.batch, 2);
   test::expect_refused([&] { model_spec(size, {.heads = "2"}, DataType::f32); }, "--heads 2: --max-model");
 }
 

@@ -30,8 +30,8 @@ TEST(MaxModel, FindsTheLargestThatFitsToTheByte) {
     const MaxModel found = find(need);
     EXPECT_TRUE(found.answer.feasible);
     EXPECT_EQ(found.place, place);
-    EXPECT_EQ(found.question.model->layers, tiny_ladder[place].layers);
-    EXPECT_EQ(found.question.model->width, tiny_ladder[place].width);
+    EXPECT_EQ(found.question.model->config.layers, tiny_ladder[place].layers);
+    EXPECT_EQ(found.question.model->config.width, tiny_ladder[place].width);
     EXPECT_EQ(found.answer.peak, need);
     EXPECT_EQ(find(need - 1).place, place == 0 ? 0 : place - 1);
   }
@@ -42,7 +42,7 @@ TEST(MaxModel, SaysWhenNotEvenTheSmallestFits) {
   const MaxModel found = find(need_of(tiny_ladder.front()) - 1, &plan);
   EXPECT_FALSE(found.answer.feasible);
   EXPECT_EQ(found.answer.smallest, need_of(tiny_ladder.front()));
-  EXPECT_EQ(found.question.model->layers, 1);
+  EXPECT_EQ(found.question.model->config.layers, 1);
   EXPECT_TRUE(plan.instructions.empty());
 }
 

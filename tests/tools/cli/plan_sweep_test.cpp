@@ -70,7 +70,7 @@ TEST(PlanSweep, OverMemoryGoesFromTheMinimumToTheNeed) {
 
 TEST(PlanSweep, OverBatchDoublesUntilOneDoesNotFit) {
   PlanQuestion question = model_question();
-  question.model->batch = 4;
+  question.model->config.batch = 4;
   question.graph = build(*question.model);
   question.budget.device = minimum_bytes(question.graph, question.rates);
   const auto rows = sweep_batch(question, {}, silent);

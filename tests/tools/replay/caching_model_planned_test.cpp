@@ -175,10 +175,10 @@ TEST(CachingModelPlanned, KeepsPlansForBatchSizesThatComeAgain) {
   std::vector<Graph> graphs;
   for (const std::int64_t batch : {2, 3, 2, 3, 3, 2, 2, 3}) {
     GraphBuilder builder;
-    GptConfig config{.layers = 2, .width = 64, .heads = 2};
+    ModelConfig config{.layers = 2, .width = 64, .heads = 2};
     config.sequence = 32;
     config.batch = batch;
-    const Gpt model = gpt(builder, config);
+    const BuiltModel model = gpt(builder, config);
     graphs.push_back(builder.finish(model.loss, AdamW{}));
   }
   const AllocationTrace trace = trace_of_steps(graphs);

@@ -51,10 +51,10 @@ TEST(GraphTrace, HasAnIterationForEachGraph) {
 
 TEST(GraphTrace, LeavesParametersAndOptimizerStateOfAGptAlone) {
   GraphBuilder builder;
-  GptConfig config{.layers = 2, .width = 64, .heads = 2};
+  ModelConfig config{.layers = 2, .width = 64, .heads = 2};
   config.sequence = 32;
   config.batch = 2;
-  const Gpt model = gpt(builder, config);
+  const BuiltModel model = gpt(builder, config);
   const Graph graph = builder.finish(model.loss, AdamW{});
   Bytes kept = 0;
   for (const Tensor& tensor : graph.tensors) {

@@ -225,7 +225,7 @@ TEST(PlanReport, OfAnEmptyPlan) {
 
 TEST(PlanReport, OfGpt2XlIsSmall) {
   GraphBuilder builder(DataType::bf16);
-  const Gpt model = gpt(
+  const BuiltModel model = gpt(
       builder, {.layers = 48, .width = 1600, .heads = 25, .vocabulary = 50257, .sequence = 1024, .batch = 1});
   const Graph graph = builder.finish(model.loss, {});
   const auto planned = stowage::testing::quick_plan(graph, {}, {.device = 5_GiB});

@@ -17,7 +17,7 @@ struct SmallStep {
   explicit SmallStep(const PlanOptions& options = {}) {
     machine.overhead_bytes = 1 << 20;
     GraphBuilder builder;
-    const Gpt model = gpt(builder, {.layers = 3, .width = 64, .heads = 2, .sequence = 32, .batch = 4});
+    const BuiltModel model = gpt(builder, {.layers = 3, .width = 64, .heads = 2, .sequence = 32, .batch = 4});
     graph = builder.finish(model.loss, {});
     plan = std::get<Plan>(
         testing::quick_plan(graph, machine, budget(options.policy == Policy::none ? 100 : 40), options));

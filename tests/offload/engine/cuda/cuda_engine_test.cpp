@@ -27,15 +27,15 @@ constexpr std::int32_t vocabulary = 48;
 
 Graph make_gpt(DataType type, double dropout, std::int64_t micro_batches = 1) {
   GraphBuilder builder(type);
-  const Gpt model = gpt(builder, {.layers = 2,
-                                  .width = 32,
-                                  .heads = 2,
-                                  .vocabulary = vocabulary,
-                                  .sequence = 16,
-                                  .batch = 2,
-                                  .micro_batches = micro_batches,
-                                  .dropout = dropout,
-                                  .head_tokens = 12});
+  const BuiltModel model = gpt(builder, {.layers = 2,
+                                         .width = 32,
+                                         .heads = 2,
+                                         .vocabulary = vocabulary,
+                                         .sequence = 16,
+                                         .batch = 2,
+                                         .micro_batches = micro_batches,
+                                         .dropout = dropout,
+                                         .head_tokens = 12});
   return builder.finish(model.loss, AdamW{});
 }
 

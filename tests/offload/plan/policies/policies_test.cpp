@@ -46,13 +46,13 @@ Graph random_step(std::uint64_t seed) {
 
 Graph small_gpt(std::int64_t layers = 4) {
   GraphBuilder builder;
-  const Gpt model = gpt(builder, {.layers = layers,
-                                  .width = 64,
-                                  .heads = 2,
-                                  .vocabulary = 128,
-                                  .sequence = 32,
-                                  .batch = 2,
-                                  .dropout = 0});
+  const BuiltModel model = gpt(builder, {.layers = layers,
+                                         .width = 64,
+                                         .heads = 2,
+                                         .vocabulary = 128,
+                                         .sequence = 32,
+                                         .batch = 2,
+                                         .dropout = 0});
   return builder.finish(model.loss, AdamW{});
 }
 

@@ -16,12 +16,13 @@ constexpr std::int64_t layers = 4;
 
 // One of four, with so many micro-batches of all.
 Graph rank_of_gpt(std::int64_t micro_batches) {
-  GptConfig config{.layers = layers, .width = 64, .heads = 2, .vocabulary = 128, .sequence = 32, .batch = 16};
+  ModelConfig config{
+      .layers = layers, .width = 64, .heads = 2, .vocabulary = 128, .sequence = 32, .batch = 16};
   config.micro_batches = config.gradient_groups = micro_batches;
   config.ranks = 4;
   config.dropout = 0;
   GraphBuilder builder;
-  const Gpt model = gpt(builder, config);
+  const BuiltModel model = gpt(builder, config);
   return builder.finish(model.loss, AdamW{});
 }
 

@@ -20,15 +20,15 @@ constexpr MicroBatchOrder both_orders[] = {MicroBatchOrder::layer_major, MicroBa
 
 Graph grouped_gpt(std::int64_t micro_batches, std::int64_t groups) {
   GraphBuilder builder;
-  const Gpt model = gpt(builder, {.layers = 1,
-                                  .width = 64,
-                                  .heads = 2,
-                                  .vocabulary = 96,
-                                  .sequence = 8,
-                                  .batch = 16,
-                                  .micro_batches = micro_batches,
-                                  .gradient_groups = groups,
-                                  .head_tokens = 32});
+  const BuiltModel model = gpt(builder, {.layers = 1,
+                                         .width = 64,
+                                         .heads = 2,
+                                         .vocabulary = 96,
+                                         .sequence = 8,
+                                         .batch = 16,
+                                         .micro_batches = micro_batches,
+                                         .gradient_groups = groups,
+                                         .head_tokens = 32});
   return builder.finish(model.loss, {});
 }
 

@@ -22,9 +22,9 @@ using ::testing::IsEmpty;
 
 Graph gpt_of_one_rank() {
   GraphBuilder builder(DataType::bf16);
-  GptConfig config{.layers = 4, .width = 128, .heads = 2, .vocabulary = 256, .sequence = 64, .batch = 8};
+  ModelConfig config{.layers = 4, .width = 128, .heads = 2, .vocabulary = 256, .sequence = 64, .batch = 8};
   config.micro_batches = config.gradient_groups = config.ranks = 2;
-  const Gpt model = gpt(builder, config);
+  const BuiltModel model = gpt(builder, config);
   return builder.finish(model.loss, AdamW{});
 }
 

@@ -105,7 +105,7 @@ TEST(Cells, HostBudgetsAreOfPlacedPlans) {
 // For this model, the plan without a limit and one search for few host bytes would name more bytes.
 TEST(Cells, ARefusalNamesTheFewestHostBytes) {
   GraphBuilder builder(DataType::bf16);
-  const Gpt model = gpt(
+  const BuiltModel model = gpt(
       builder, {.layers = 3, .width = 256, .heads = 4, .vocabulary = 50304, .sequence = 1024, .batch = 8});
   const Graph graph = builder.finish(model.loss, AdamW{});
   const Machine machine;
@@ -244,7 +244,7 @@ TEST(Cells, BudgetsThatRiseGetNoPlanOfMoreTimeAndPriceThanOneBefore) {
 // memory does not have this amount.
 TEST(Cells, TheHostBytesOfAFreePlanDoForOneAsFast) {
   GraphBuilder builder(DataType::bf16);
-  const Gpt model = gpt(builder, {.layers = 4, .width = 256, .heads = 8, .sequence = 256, .batch = 4});
+  const BuiltModel model = gpt(builder, {.layers = 4, .width = 256, .heads = 8, .sequence = 256, .batch = 4});
   const Graph graph = builder.finish(model.loss, AdamW{});
   const Machine machine = testing::large_graph_machine();
   Planner planner(graph, machine);

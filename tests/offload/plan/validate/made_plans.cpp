@@ -39,13 +39,13 @@ void make_plans(const std::string& name, const Graph& graph, std::uint64_t seed,
 
 Graph small_gpt(std::int64_t micro_batches) {
   GraphBuilder builder;
-  const Gpt model = gpt(builder, {.layers = 2,
-                                  .width = 32,
-                                  .heads = 2,
-                                  .vocabulary = 64,
-                                  .sequence = 16,
-                                  .batch = 2,
-                                  .micro_batches = micro_batches});
+  const BuiltModel model = gpt(builder, {.layers = 2,
+                                         .width = 32,
+                                         .heads = 2,
+                                         .vocabulary = 64,
+                                         .sequence = 16,
+                                         .batch = 2,
+                                         .micro_batches = micro_batches});
   return builder.finish(model.loss, {});
 }
 
