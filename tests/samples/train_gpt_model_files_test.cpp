@@ -64,8 +64,8 @@ TEST_F(TrainGptModelFiles, TrainsOnFromWhatItWrote) {
   run({"--init", folder_.file("a"), "--sequence", "8", "--steps", "1", "--export", folder_.file("b")});
   const ModelDescription model = read_model_description(folder_.file("b"));
   EXPECT_EQ(model.config.sequence, 16);
-  EXPECT_EQ(model.layers, 1);
-  EXPECT_EQ(model.residual_dropout, 0);
+  EXPECT_EQ(model.config.layers, 1);
+  EXPECT_EQ(model.config.dropout, 0);
   EXPECT_NE(contents_of(folder_.file("a/model.safetensors")),
             contents_of(folder_.file("b/model.safetensors")));
   EXPECT_THAT(run_train_gpt(with({"--init", folder_.file("b"), "--steps", "0", "--sample", "3"})).output,
