@@ -20,6 +20,11 @@
 //   layer_norm_backward             x, gain, mean, rstd, dy (, before[N,C]) -> dx (may alias dy)
 //                                     (, dgain[C], dbias[C]); `before`, another gradient of x, is added to dx
 //   layer_norm_backward_parameters  x, mean, rstd, dy -> dgain[C], dbias[C]
+//   rms_norm                        x[N,C], gain[C] -> y, rstd A[N]                     epsilon
+//                                     y = x * rstd * gain, rstd = 1 / sqrt(mean of squares + epsilon)
+//   rms_norm_backward               x, gain, rstd, dy (, before[N,C]) -> dx (may alias dy) (, dgain[C]);
+//                                     `before` as in layer_norm_backward
+//   rms_norm_backward_parameters    x, rstd, dy -> dgain[C]
 //   linear                          x[N,I], w[I,O] (w[O,I] if transposed=1) (, bias[O]) -> y[N,O]  transposed
 //   linear_backward_input           dy[N,O], w -> dx[N,I]                               transposed
 //   linear_backward_weight          x[N,I], dy[N,O] -> dw (shape of w)                  transposed
@@ -29,6 +34,8 @@
 //   gelu                            x -> y                                              form: "tanh" | "erf"
 //   gelu_backward                   x, dy -> dx (may alias dy) (, dbias[O] = column     form
 //                                     sums of dx, of matrices)
+//   swiglu                          gate, up -> y = gate * sigmoid(gate) * up
+//   swiglu_backward                 gate, up, dy -> dgate (may alias dy), dup
 //   tanh                            x -> y
 //   tanh_backward                   y, dy -> dx (may alias dy)
 //   first_token                     x[N,C] -> y[N/S,C]: each sample's first row         sequence
@@ -108,7 +115,7 @@
 // Tensors of type f64 or i32 above are so for any T. Kernels may use scratch of at most 256 KiB per
 // thread (the counterpart of a GPU's shared memory); anything larger is a workspace of the graph. On the CPU,
 // kernels that widen rows of bf16 or f16 may take more: attention 8 S times the head's width in f32 for each
-// thread, layer_norm 4 C.
+// thread, layer_norm and rms_norm 4 C.
 #pragma once
 
 #include <cstdint>

@@ -42,6 +42,8 @@ Value embedding(GraphBuilder& builder, std::string name, Value tokens, Value tab
 // gain[C], bias[C]: Ba, Kiros, Hinton, "Layer Normalization".
 Value layer_norm(GraphBuilder& builder, std::string name, Value x, Value gain, Value bias,
                  double epsilon = 1e-5);
+// gain[C]: Zhang, Sennrich, "Root Mean Square Layer Normalization".
+Value rms_norm(GraphBuilder& builder, std::string name, Value x, Value gain, double epsilon = 1e-5);
 // weight [in,out], or [out,in] with `transposed`; bias[out] or empty.
 Value linear(GraphBuilder& builder, std::string name, Value x, Value weight, Value bias,
              bool transposed = false);
@@ -49,6 +51,8 @@ Value linear(GraphBuilder& builder, std::string name, Value x, Value weight, Val
 Value linear_gelu(GraphBuilder& builder, std::string name, Value x, Value weight, Value bias, Gelu form,
                   bool transposed = false);
 Value gelu(GraphBuilder& builder, std::string name, Value x, Gelu form);
+// gate[N,I], up[N,I] -> gate * sigmoid(gate) * up: Shazeer, "GLU Variants Improve Transformer".
+Value swiglu(GraphBuilder& builder, std::string name, Value gate, Value up);
 Value tanh(GraphBuilder& builder, std::string name, Value x);
 // Takes each sample's first row: [N,C] -> [N / sequence, C]
 Value first_token(GraphBuilder& builder, std::string name, Value x, std::int64_t sequence);

@@ -23,37 +23,47 @@ struct Statistics {
   T mean, rstd;
 };
 
-template <class T>
+// RMS norm is the layer norm of rows whose mean counts as 0, without a bias: not `centred`.
+template <bool centred, class T>
 STOWAGE_HOST_DEVICE Statistics<T> normalise_row(std::int64_t width, T epsilon, const T* x, const T* gain,
                                                 const T* bias, T* y) {
   const T count = static_cast<T>(width);
-  T sum = 0;
+  T mean = 0;
+  if constexpr (centred) {
+    T sum = 0;
 #pragma omp simd reduction(+ : sum)
-  for (std::int64_t i = 0; i < width; ++i) sum += x[i];
-  const T mean = sum / count;
+    for (std::int64_t i = 0; i < width; ++i) sum += x[i];
+    mean = sum / count;
+  }
   T squares = 0;
 #pragma omp simd reduction(+ : squares)
   for (std::int64_t i = 0; i < width; ++i) squares += (x[i] - mean) * (x[i] - mean);
   const T rstd = 1 / std::sqrt(squares / count + epsilon);
 #pragma omp simd
-  for (std::int64_t i = 0; i < width; ++i) y[i] = (x[i] - mean) * rstd * gain[i] + bias[i];
+  for (std::int64_t i = 0; i < width; ++i) {
+    const T scaled = (x[i] - mean) * rstd * gain[i];
+    y[i] = centred ? scaled + bias[i] : scaled;
+  }
   return {mean, rstd};
 }
 
-// dx = rstd (g - average(g) - n average(g n)) (+ before), with n = (x - mean) rstd and g = dy gain.
-template <class T>
-STOWAGE_HOST_DEVICE void backward_row(std::int64_t width, const T* x, const T* gain, T mean, T rstd,
+// dx = rstd (g - average(g) - n average(g n)) (+ before), with n = (x - mean) rstd and g = dy gain. RMS norm
+// has no average(g).
+template <bool centred, class T>
+STOWAGE_HOST_DEVICE void backward_row(std::int64_t width, const T* x, const T* gain, Statistics<T> of,
                                       const T* dy, const T* before, T* dx) {
   const T count = static_cast<T>(width);
+  const T mean = centred ? of.mean : 0;
+  const T rstd = of.rstd;
   T sum = 0;
   T product = 0;
 #pragma omp simd reduction(+ : sum, product)
   for (std::int64_t i = 0; i < width; ++i) {
     const T g = dy[i] * gain[i];
-    sum += g;
+    if constexpr (centred) sum += g;
     product += g * ((x[i] - mean) * rstd);
   }
-  const T average = sum / count;
+  const T average = centred ? sum / count : 0;
   const T slope = product / count;
 #pragma omp simd
   for (std::int64_t i = 0; i < width; ++i) {
@@ -64,6 +74,7 @@ STOWAGE_HOST_DEVICE void backward_row(std::int64_t width, const T* x, const T* g
   for (std::int64_t i = 0; i < width; ++i) dx[i] += before[i];
 }
 
+// `mean` and `dbias` are null for RMS norm.
 template <class T>
 struct ParameterSums {
   std::int64_t rows, stride;
@@ -73,7 +84,7 @@ struct ParameterSums {
   T *dgain, *dbias;
 };
 
-template <class T>
+template <bool centred, class T>
 STOWAGE_HOST_DEVICE void parameter_block(const ParameterSums<T>& sums, std::int64_t begin,
                                          std::int64_t width) {
   Sum<T> gain[block] = {};
@@ -85,54 +96,66 @@ STOWAGE_HOST_DEVICE void parameter_block(const ParameterSums<T>& sums, std::int6
     for (std::int64_t row = first; row < last; ++row) {
       const T* x = sums.x + row * sums.stride + begin;
       const T* dy = sums.dy + row * sums.stride + begin;
-      const Sum<T> mean = sums.mean[row];
+      const Sum<T> mean = centred ? sums.mean[row] : 0;
       const Sum<T> rstd = sums.rstd[row];
 #pragma omp simd
       for (std::int64_t i = 0; i < width; ++i) {
         gain_part[i] += wide(dy[i]) * ((wide(x[i]) - mean) * rstd);
-        bias_part[i] += wide(dy[i]);
+        if constexpr (centred) bias_part[i] += wide(dy[i]);
       }
     }
     for (std::int64_t i = 0; i < width; ++i) gain[i] += gain_part[i];
-    for (std::int64_t i = 0; i < width; ++i) bias[i] += bias_part[i];
+    for (std::int64_t i = 0; centred && i < width; ++i) bias[i] += bias_part[i];
   }
   for (std::int64_t i = 0; i < width; ++i) sums.dgain[begin + i] = rounded<T>(gain[i]);
-  for (std::int64_t i = 0; i < width; ++i) sums.dbias[begin + i] = rounded<T>(bias[i]);
-}
-
-STOWAGE_CLONES Statistics<float> forward(std::int64_t width, float epsilon, const float* x, const float* gain,
-                                         const float* bias, float* y) {
-  return normalise_row(width, epsilon, x, gain, bias, y);
-}
-Statistics<double> forward(std::int64_t width, double epsilon, const double* x, const double* gain,
-                           const double* bias, double* y) {
-  return normalise_row(width, epsilon, x, gain, bias, y);
-}
-
-STOWAGE_CLONES void backward(std::int64_t width, const float* x, const float* gain, float mean, float rstd,
-                             const float* dy, const float* before, float* dx) {
-  backward_row(width, x, gain, mean, rstd, dy, before, dx);
-}
-void backward(std::int64_t width, const double* x, const double* gain, double mean, double rstd,
-              const double* dy, const double* before, double* dx) {
-  backward_row(width, x, gain, mean, rstd, dy, before, dx);
+  for (std::int64_t i = 0; centred && i < width; ++i) sums.dbias[begin + i] = rounded<T>(bias[i]);
 }
 
 // The width of a whole block is a constant to the compiler.
+template <class T>
+STOWAGE_HOST_DEVICE void any_parameter_block(const ParameterSums<T>& sums, std::int64_t begin,
+                                             std::int64_t width) {
+  const bool centred = sums.dbias != nullptr;
+  if (centred && width == block) parameter_block<true>(sums, begin, block);
+  if (centred && width != block) parameter_block<true>(sums, begin, width);
+  if (!centred && width == block) parameter_block<false>(sums, begin, block);
+  if (!centred && width != block) parameter_block<false>(sums, begin, width);
+}
+
+// Without a bias: RMS norm.
+STOWAGE_CLONES Statistics<float> forward(std::int64_t width, float epsilon, const float* x, const float* gain,
+                                         const float* bias, float* y) {
+  if (bias == nullptr) return normalise_row<false>(width, epsilon, x, gain, bias, y);
+  return normalise_row<true>(width, epsilon, x, gain, bias, y);
+}
+Statistics<double> forward(std::int64_t width, double epsilon, const double* x, const double* gain,
+                           const double* bias, double* y) {
+  if (bias == nullptr) return normalise_row<false>(width, epsilon, x, gain, bias, y);
+  return normalise_row<true>(width, epsilon, x, gain, bias, y);
+}
+
+STOWAGE_CLONES void backward(bool centred, std::int64_t width, const float* x, const float* gain,
+                             Statistics<float> of, const float* dy, const float* before, float* dx) {
+  if (centred) return backward_row<true>(width, x, gain, of, dy, before, dx);
+  backward_row<false>(width, x, gain, of, dy, before, dx);
+}
+void backward(bool centred, std::int64_t width, const double* x, const double* gain, Statistics<double> of,
+              const double* dy, const double* before, double* dx) {
+  if (centred) return backward_row<true>(width, x, gain, of, dy, before, dx);
+  backward_row<false>(width, x, gain, of, dy, before, dx);
+}
+
 STOWAGE_CLONES void parameters(const ParameterSums<float>& sums, std::int64_t begin, std::int64_t width) {
-  if (width == block) parameter_block(sums, begin, block);
-  if (width != block) parameter_block(sums, begin, width);
+  any_parameter_block(sums, begin, width);
 }
 STOWAGE_CLONES void parameters(const ParameterSums<Bfloat16>& sums, std::int64_t begin, std::int64_t width) {
-  if (width == block) parameter_block(sums, begin, block);
-  if (width != block) parameter_block(sums, begin, width);
+  any_parameter_block(sums, begin, width);
 }
 STOWAGE_CLONES void parameters(const ParameterSums<Float16>& sums, std::int64_t begin, std::int64_t width) {
-  if (width == block) parameter_block(sums, begin, block);
-  if (width != block) parameter_block(sums, begin, width);
+  any_parameter_block(sums, begin, width);
 }
 void parameters(const ParameterSums<double>& sums, std::int64_t begin, std::int64_t width) {
-  parameter_block(sums, begin, width);
+  any_parameter_block(sums, begin, width);
 }
 
 // Four rows of buffers for narrow types; other types need none.
@@ -148,30 +171,29 @@ class Rows {
   Sum<T>* data_;
 };
 
-}  // namespace
-
+// Without a bias and means: RMS norm.
 template <class T>
-void layer_norm(std::int64_t rows, std::int64_t width, double epsilon, const T* x, const T* gain,
-                const T* bias, T* y, Sum<T>* mean, Sum<T>* rstd) {
+void normalise(std::int64_t rows, std::int64_t width, double epsilon, const T* x, const T* gain,
+               const T* bias, T* y, Sum<T>* mean, Sum<T>* rstd) {
   parallel_for(rows, rows_per_chunk(width), [&](std::int64_t begin, std::int64_t end) {
     const Rows<T> scratch(width);
     const Sum<T>* const wide_gain = loaded(width, gain, scratch.buffer(0));
-    const Sum<T>* const wide_bias = loaded(width, bias, scratch.buffer(1));
+    const Sum<T>* const wide_bias = bias == nullptr ? nullptr : loaded(width, bias, scratch.buffer(1));
     for (std::int64_t row = begin; row < end; ++row) {
       const std::int64_t at = row * width;
       Sum<T>* const to = target(y + at, scratch.buffer(2));
       const auto found = forward(width, static_cast<Sum<T>>(epsilon),
                                  loaded(width, x + at, scratch.buffer(2)), wide_gain, wide_bias, to);
       store(width, to, y + at);
-      mean[row] = found.mean;
+      if (mean != nullptr) mean[row] = found.mean;
       rstd[row] = found.rstd;
     }
   });
 }
 
 template <class T>
-void layer_norm_backward(std::int64_t rows, std::int64_t width, const T* x, const T* gain, const Sum<T>* mean,
-                         const Sum<T>* rstd, const T* dy, const T* before, T* dx) {
+void normalise_backward(std::int64_t rows, std::int64_t width, const T* x, const T* gain, const Sum<T>* mean,
+                        const Sum<T>* rstd, const T* dy, const T* before, T* dx) {
   parallel_for(rows, rows_per_chunk(width), [&](std::int64_t begin, std::int64_t end) {
     const Rows<T> scratch(width);
     const Sum<T>* const wide_gain = loaded(width, gain, scratch.buffer(0));
@@ -179,19 +201,56 @@ void layer_norm_backward(std::int64_t rows, std::int64_t width, const T* x, cons
       const std::int64_t at = row * width;
       Sum<T>* const to = target(dx + at, scratch.buffer(1));
       const Sum<T>* const other = before == nullptr ? nullptr : loaded(width, before + at, scratch.buffer(2));
-      backward(width, loaded(width, x + at, scratch.buffer(3)), wide_gain, mean[row], rstd[row],
-               loaded(width, dy + at, scratch.buffer(1)), other, to);
+      const bool centred = mean != nullptr;
+      backward(centred, width, loaded(width, x + at, scratch.buffer(3)), wide_gain,
+               {centred ? mean[row] : 0, rstd[row]}, loaded(width, dy + at, scratch.buffer(1)), other, to);
       store(width, to, dx + at);
     }
   });
 }
 
 template <class T>
+void sum_parameters(const ParameterSums<T>& sums) {
+  parallel_for(sums.stride, block,
+               [&](std::int64_t begin, std::int64_t end) { parameters(sums, begin, end - begin); });
+}
+
+}  // namespace
+
+template <class T>
+void layer_norm(std::int64_t rows, std::int64_t width, double epsilon, const T* x, const T* gain,
+                const T* bias, T* y, Sum<T>* mean, Sum<T>* rstd) {
+  normalise(rows, width, epsilon, x, gain, bias, y, mean, rstd);
+}
+
+template <class T>
+void layer_norm_backward(std::int64_t rows, std::int64_t width, const T* x, const T* gain, const Sum<T>* mean,
+                         const Sum<T>* rstd, const T* dy, const T* before, T* dx) {
+  normalise_backward(rows, width, x, gain, mean, rstd, dy, before, dx);
+}
+
+template <class T>
 void layer_norm_backward_parameters(std::int64_t rows, std::int64_t width, const T* x, const Sum<T>* mean,
                                     const Sum<T>* rstd, const T* dy, T* dgain, T* dbias) {
-  const ParameterSums<T> sums{rows, width, x, mean, rstd, dy, dgain, dbias};
-  parallel_for(width, block,
-               [&](std::int64_t begin, std::int64_t end) { parameters(sums, begin, end - begin); });
+  sum_parameters<T>({rows, width, x, mean, rstd, dy, dgain, dbias});
+}
+
+template <class T>
+void rms_norm(std::int64_t rows, std::int64_t width, double epsilon, const T* x, const T* gain, T* y,
+              Sum<T>* rstd) {
+  normalise<T>(rows, width, epsilon, x, gain, nullptr, y, nullptr, rstd);
+}
+
+template <class T>
+void rms_norm_backward(std::int64_t rows, std::int64_t width, const T* x, const T* gain, const Sum<T>* rstd,
+                       const T* dy, const T* before, T* dx) {
+  normalise_backward<T>(rows, width, x, gain, nullptr, rstd, dy, before, dx);
+}
+
+template <class T>
+void rms_norm_backward_parameters(std::int64_t rows, std::int64_t width, const T* x, const Sum<T>* rstd,
+                                  const T* dy, T* dgain) {
+  sum_parameters<T>({rows, width, x, nullptr, rstd, dy, dgain, nullptr});
 }
 
 template void layer_norm(std::int64_t, std::int64_t, double, const float*, const float*, const float*, float*,
@@ -218,5 +277,26 @@ template void layer_norm_backward(std::int64_t, std::int64_t, const Float16*, co
                                   const float*, const Float16*, const Float16*, Float16*);
 template void layer_norm_backward_parameters(std::int64_t, std::int64_t, const Float16*, const float*,
                                              const float*, const Float16*, Float16*, Float16*);
+template void rms_norm(std::int64_t, std::int64_t, double, const float*, const float*, float*, float*);
+template void rms_norm_backward(std::int64_t, std::int64_t, const float*, const float*, const float*,
+                                const float*, const float*, float*);
+template void rms_norm_backward_parameters(std::int64_t, std::int64_t, const float*, const float*,
+                                           const float*, float*);
+template void rms_norm(std::int64_t, std::int64_t, double, const double*, const double*, double*, double*);
+template void rms_norm_backward(std::int64_t, std::int64_t, const double*, const double*, const double*,
+                                const double*, const double*, double*);
+template void rms_norm_backward_parameters(std::int64_t, std::int64_t, const double*, const double*,
+                                           const double*, double*);
+template void rms_norm(std::int64_t, std::int64_t, double, const Bfloat16*, const Bfloat16*, Bfloat16*,
+                       float*);
+template void rms_norm_backward(std::int64_t, std::int64_t, const Bfloat16*, const Bfloat16*, const float*,
+                                const Bfloat16*, const Bfloat16*, Bfloat16*);
+template void rms_norm_backward_parameters(std::int64_t, std::int64_t, const Bfloat16*, const float*,
+                                           const Bfloat16*, Bfloat16*);
+template void rms_norm(std::int64_t, std::int64_t, double, const Float16*, const Float16*, Float16*, float*);
+template void rms_norm_backward(std::int64_t, std::int64_t, const Float16*, const Float16*, const float*,
+                                const Float16*, const Float16*, Float16*);
+template void rms_norm_backward_parameters(std::int64_t, std::int64_t, const Float16*, const float*,
+                                           const Float16*, Float16*);
 
 }  // namespace stowage::cpu

@@ -1,4 +1,5 @@
-// Layer normalisation over the last dimension (Ba, Kiros & Hinton, "Layer Normalization").
+// Normalisation over the last dimension: layer norm (Ba, Kiros & Hinton, "Layer Normalization"), and RMS norm
+// (Zhang & Sennrich, "Root Mean Square Layer Normalization").
 #pragma once
 
 #include <cstdint>
@@ -21,5 +22,18 @@ void layer_norm_backward(std::int64_t rows, std::int64_t width, const T* x, cons
 template <class T>
 void layer_norm_backward_parameters(std::int64_t rows, std::int64_t width, const T* x, const Sum<T>* mean,
                                     const Sum<T>* rstd, const T* dy, T* dgain, T* dbias);
+
+// y = x * rstd * gain, rstd = 1 / sqrt(mean of squares + epsilon), row by row.
+template <class T>
+void rms_norm(std::int64_t rows, std::int64_t width, double epsilon, const T* x, const T* gain, T* y,
+              Sum<T>* rstd);
+
+// As layer_norm_backward and layer_norm_backward_parameters.
+template <class T>
+void rms_norm_backward(std::int64_t rows, std::int64_t width, const T* x, const T* gain, const Sum<T>* rstd,
+                       const T* dy, const T* before, T* dx);
+template <class T>
+void rms_norm_backward_parameters(std::int64_t rows, std::int64_t width, const T* x, const Sum<T>* rstd,
+                                  const T* dy, T* dgain);
 
 }  // namespace stowage::cpu

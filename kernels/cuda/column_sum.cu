@@ -37,10 +37,10 @@ struct PlainTerms {
   }
 };
 
-// Terms of the gradients of layer norm's gain and bias.
-template <class T>
-struct LayerNormTerms {
-  static constexpr int sums = 2;
+// Terms of the gradients of a norm's gain and, if centred, of its bias. `mean` is null for RMS norm.
+template <class T, class Norm>
+struct NormTerms {
+  static constexpr int sums = Norm::sums;
   static constexpr int rows_in_flight = 4;
   struct Loaded {
     SixteenBytes x, dy;
@@ -53,7 +53,8 @@ struct LayerNormTerms {
 
   template <class Aligned>
   __device__ Loaded load(std::int64_t at, std::int64_t row, std::int64_t count, Aligned aligned) const {
-    return {load_words(x + at, count, aligned), load_words(dy + at, count, aligned), mean[row], rstd[row]};
+    return {load_words(x + at, count, aligned), load_words(dy + at, count, aligned),
+            Norm::centred ? mean[row] : 0.0F, rstd[row]};
   }
   __device__ void add(const Loaded& of, std::int64_t, std::int64_t, bool,
                       float (&sum)[sums][pack_size<T>]) const {
@@ -61,7 +62,7 @@ struct LayerNormTerms {
     const Pack<T> flow = unpack(of.dy, dy);
     for (int k = 0; k < pack_size<T>; ++k) {
       sum[0][k] += flow.values[k] * ((pack.values[k] - of.mean) * of.rstd);
-      sum[1][k] += flow.values[k];
+      if constexpr (Norm::centred) sum[1][k] += flow.values[k];
     }
   }
 };
@@ -208,8 +209,15 @@ void column_sum(const Rows& shape, const T* x, To* sum, void* stream, bool add) 
 template <class T>
 void layer_norm_backward_parameters(const Rows& shape, const T* x, const float* mean, const float* rstd,
                                     const T* dy, T* dgain, T* dbias, void* stream) {
-  sum_columns<T>(shape, LayerNormTerms<T>{x, mean, rstd, dy}, rows_are_aligned<T>(shape.width, x, dy), dgain,
-                 dbias, stream);
+  sum_columns<T>(shape, NormTerms<T, LayerNorm>{x, mean, rstd, dy}, rows_are_aligned<T>(shape.width, x, dy),
+                 dgain, dbias, stream);
+}
+
+template <class T>
+void rms_norm_backward_parameters(const Rows& shape, const T* x, const float* rstd, const T* dy, T* dgain,
+                                  void* stream) {
+  sum_columns<T>(shape, NormTerms<T, RmsNorm>{x, nullptr, rstd, dy}, rows_are_aligned<T>(shape.width, x, dy),
+                 dgain, dgain, stream);
 }
 
 template <class T>
@@ -242,6 +250,12 @@ template void layer_norm_backward_parameters(const Rows&, const Float16*, const 
                                              const Float16*, Float16*, Float16*, void*);
 template void gelu_backward_bias(GeluForm, const Rows&, const Float16*, const Float16*, Float16*, Float16*,
                                  void*);
+template void rms_norm_backward_parameters(const Rows&, const float*, const float*, const float*, float*,
+                                           void*);
+template void rms_norm_backward_parameters(const Rows&, const Bfloat16*, const float*, const Bfloat16*,
+                                           Bfloat16*, void*);
+template void rms_norm_backward_parameters(const Rows&, const Float16*, const float*, const Float16*,
+                                           Float16*, void*);
 
 STOWAGE_CUDA_KERNEL(column_partial_kernel<float, PlainTerms<float>, true>);
 STOWAGE_CUDA_KERNEL(column_partial_kernel<float, PlainTerms<float>, false>);
@@ -249,12 +263,18 @@ STOWAGE_CUDA_KERNEL(column_partial_kernel<Bfloat16, PlainTerms<Bfloat16>, true>)
 STOWAGE_CUDA_KERNEL(column_partial_kernel<Bfloat16, PlainTerms<Bfloat16>, false>);
 STOWAGE_CUDA_KERNEL(column_partial_kernel<Float16, PlainTerms<Float16>, true>);
 STOWAGE_CUDA_KERNEL(column_partial_kernel<Float16, PlainTerms<Float16>, false>);
-STOWAGE_CUDA_KERNEL(column_partial_kernel<float, LayerNormTerms<float>, true>);
-STOWAGE_CUDA_KERNEL(column_partial_kernel<float, LayerNormTerms<float>, false>);
-STOWAGE_CUDA_KERNEL(column_partial_kernel<Bfloat16, LayerNormTerms<Bfloat16>, true>);
-STOWAGE_CUDA_KERNEL(column_partial_kernel<Bfloat16, LayerNormTerms<Bfloat16>, false>);
-STOWAGE_CUDA_KERNEL(column_partial_kernel<Float16, LayerNormTerms<Float16>, true>);
-STOWAGE_CUDA_KERNEL(column_partial_kernel<Float16, LayerNormTerms<Float16>, false>);
+STOWAGE_CUDA_KERNEL(column_partial_kernel<float, NormTerms<float, LayerNorm>, true>);
+STOWAGE_CUDA_KERNEL(column_partial_kernel<float, NormTerms<float, RmsNorm>, true>);
+STOWAGE_CUDA_KERNEL(column_partial_kernel<float, NormTerms<float, LayerNorm>, false>);
+STOWAGE_CUDA_KERNEL(column_partial_kernel<float, NormTerms<float, RmsNorm>, false>);
+STOWAGE_CUDA_KERNEL(column_partial_kernel<Bfloat16, NormTerms<Bfloat16, LayerNorm>, true>);
+STOWAGE_CUDA_KERNEL(column_partial_kernel<Bfloat16, NormTerms<Bfloat16, RmsNorm>, true>);
+STOWAGE_CUDA_KERNEL(column_partial_kernel<Bfloat16, NormTerms<Bfloat16, LayerNorm>, false>);
+STOWAGE_CUDA_KERNEL(column_partial_kernel<Bfloat16, NormTerms<Bfloat16, RmsNorm>, false>);
+STOWAGE_CUDA_KERNEL(column_partial_kernel<Float16, NormTerms<Float16, LayerNorm>, true>);
+STOWAGE_CUDA_KERNEL(column_partial_kernel<Float16, NormTerms<Float16, RmsNorm>, true>);
+STOWAGE_CUDA_KERNEL(column_partial_kernel<Float16, NormTerms<Float16, LayerNorm>, false>);
+STOWAGE_CUDA_KERNEL(column_partial_kernel<Float16, NormTerms<Float16, RmsNorm>, false>);
 STOWAGE_CUDA_KERNEL(column_partial_kernel<float, GeluTerms<float, GeluTanh>, true>);
 STOWAGE_CUDA_KERNEL(column_partial_kernel<float, GeluTerms<float, GeluTanh>, false>);
 STOWAGE_CUDA_KERNEL(column_partial_kernel<float, GeluTerms<float, GeluErf>, true>);

@@ -4,24 +4,10 @@
 
 #include "kernels/cuda/dropout_mask.h"
 #include "kernels/cuda/kernel_registry.h"
-#include "kernels/cuda/launch.h"
-#include "kernels/cuda/pack.h"
+#include "kernels/cuda/pack_grid.h"
 #include "kernels/math/gelu.h"
 
 namespace stowage::cuda {
-
-inline constexpr int elementwise_threads = 256;
-
-// First element of this thread's pack.
-__device__ inline std::int64_t pack_start(int size) {
-  return (static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) * size;
-}
-
-template <class T>
-LaunchShape pack_shape(std::int64_t count) {
-  return {{blocks_for(count, static_cast<std::int64_t>(pack_size<T>) * elementwise_threads)},
-          elementwise_threads};
-}
 
 template <class T>
 __global__ void add_kernel(std::int64_t count, const T* a, const T* b, T* y, bool aligned) {

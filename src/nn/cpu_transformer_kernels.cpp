@@ -6,7 +6,9 @@
 #include "kernels/cpu/layer_norm.h"
 #include "kernels/cpu/linear.h"
 #include "kernels/cpu/linear_cross_entropy.h"
+#include "kernels/cpu/swiglu.h"
 #include "src/nn/cpu_adapter.h"
+#include "src/nn/gated_adapters.h"
 #include "src/nn/transformer_adapters.h"
 #include "stowage/bytes.h"
 
@@ -48,6 +50,18 @@ struct CpuKernels {
   static void layer_norm_backward_parameters(void*, auto... of) {
     cpu::layer_norm_backward_parameters(of...);
   }
+
+  static void rms_norm(void*, auto... of) { cpu::rms_norm(of...); }
+  template <class T>
+  static void rms_norm_backward(void*, std::int64_t rows, std::int64_t width, const T* x, const T* gain,
+                                const Sum<T>* rstd, const T* dy, const T* before, T* dx, T* dgain) {
+    if (dgain != nullptr)  // computed first, since dx may be dy
+      cpu::rms_norm_backward_parameters(rows, width, x, rstd, dy, dgain);
+    cpu::rms_norm_backward(rows, width, x, gain, rstd, dy, before, dx);
+  }
+  static void rms_norm_backward_parameters(void*, auto... of) { cpu::rms_norm_backward_parameters(of...); }
+  static void swiglu(void*, auto... of) { cpu::swiglu(of...); }
+  static void swiglu_backward(void*, auto... of) { cpu::swiglu_backward(of...); }
 
   static void linear(void*, auto... of) { cpu::linear(of...); }
   static void linear_backward_input(void*, auto... of) { cpu::linear_backward_input(of...); }
@@ -128,6 +142,9 @@ struct CpuKernels {
 
 }  // namespace
 
-void add_transformer_kernels(LaunchTable& table) { nn::TransformerAdapters<CpuKernels>::add_to(table); }
+void add_transformer_kernels(LaunchTable& table) {
+  nn::TransformerAdapters<CpuKernels>::add_to(table);
+  nn::GatedAdapters<CpuKernels>::add_to(table);
+}
 
 }  // namespace stowage::cpu

@@ -176,12 +176,17 @@ TEST(LaunchTable, HoldsEveryKernelOfTheContract) {
                              "layer_norm",
                              "layer_norm_backward",
                              "layer_norm_backward_parameters",
+                             "rms_norm",
+                             "rms_norm_backward",
+                             "rms_norm_backward_parameters",
                              "linear",
                              "linear_backward_input",
                              "linear_backward_weight",
                              "linear_backward_bias",
                              "gelu",
                              "gelu_backward",
+                             "swiglu",
+                             "swiglu_backward",
                              "tanh",
                              "tanh_backward",
                              "first_token",
@@ -312,6 +317,42 @@ TYPED_TEST(LaunchTypes, SquareSumsOfPiecesThenClip) {
   norm_part.write(part, {});
   norm_part.run();
   EXPECT_EQ(part, std::vector<double>{36});
+}
+
+// dx takes dy's bytes, of which dgain needs the old ones: x rstd is 1 and 2.
+TYPED_TEST(LaunchTypes, RmsNormBackwardInPlace) {
+  std::vector<TypeParam> x{2, 4}, gain{1, 1}, rstd{0.5}, dy{3, 8}, before{10, 20}, dgain(2);
+  Launcher backward("rms_norm_backward", {});
+  backward.read(x, {1, 2});
+  backward.read(gain, {2});
+  backward.read(rstd, {1});
+  backward.read(dy, {1, 2});
+  backward.read(before, {1, 2});
+  backward.write(dy, {1, 2});
+  backward.write(dgain, {2});
+  backward.run();
+  EXPECT_EQ(dgain, (std::vector<TypeParam>{3, 16}));
+  // The average of g n is (3 + 16) / 2: 0.5 (3 - 9.5) + 10 and 0.5 (8 - 19) + 20.
+  EXPECT_EQ(dy, (std::vector<TypeParam>{6.75, 14.5}));
+}
+
+TYPED_TEST(LaunchTypes, SwigluAndItsBackwardInPlace) {
+  std::vector<TypeParam> gate{0, 200}, up{3, 3}, y(2), dy{4, 4}, dup(2);
+  Launcher forward("swiglu", {});
+  forward.read(gate, {1, 2});
+  forward.read(up, {1, 2});
+  forward.write(y, {1, 2});
+  forward.run();
+  EXPECT_EQ(y, (std::vector<TypeParam>{0, 600}));
+  Launcher backward("swiglu_backward", {});
+  backward.read(gate, {1, 2});
+  backward.read(up, {1, 2});
+  backward.read(dy, {1, 2});
+  backward.write(dy, {1, 2});
+  backward.write(dup, {1, 2});
+  backward.run();
+  EXPECT_EQ(dy, (std::vector<TypeParam>{6, 12}));
+  EXPECT_EQ(dup, (std::vector<TypeParam>{0, 800}));
 }
 
 TYPED_TEST(LaunchTypes, TreeSumOfRows) {

@@ -8,7 +8,9 @@
 #include "kernels/cuda/embedding.h"
 #include "kernels/cuda/layer_norm.h"
 #include "kernels/cuda/linear.h"
+#include "kernels/cuda/swiglu.h"
 #include "src/nn/cuda/adapter.h"
+#include "src/nn/gated_adapters.h"
 
 namespace stowage::cuda {
 namespace {
@@ -41,12 +43,26 @@ struct CudaKernels {
   template <class T>
   static void layer_norm_backward(void* stream, std::int64_t rows, std::int64_t width, const T* x,
                                   auto... rest) {
-    cuda::layer_norm_backward({rows, width}, LayerNormGradient<T>{x, rest...}, stream);
+    cuda::layer_norm_backward({rows, width}, NormGradient<T>{x, rest...}, stream);
   }
   static void layer_norm_backward_parameters(void* stream, std::int64_t rows, std::int64_t width,
                                              auto... of) {
     cuda::layer_norm_backward_parameters({rows, width}, of..., stream);
   }
+
+  static void rms_norm(void* stream, std::int64_t rows, std::int64_t width, auto... of) {
+    cuda::rms_norm({rows, width}, of..., stream);
+  }
+  template <class T>
+  static void rms_norm_backward(void* stream, std::int64_t rows, std::int64_t width, const T* x,
+                                const T* gain, const float* rstd, auto... rest) {
+    cuda::rms_norm_backward({rows, width}, NormGradient<T>{x, gain, nullptr, rstd, rest...}, stream);
+  }
+  static void rms_norm_backward_parameters(void* stream, std::int64_t rows, std::int64_t width, auto... of) {
+    cuda::rms_norm_backward_parameters({rows, width}, of..., stream);
+  }
+  static void swiglu(void* stream, auto... of) { cuda::swiglu(of..., stream); }
+  static void swiglu_backward(void* stream, auto... of) { cuda::swiglu_backward(of..., stream); }
 
   static void linear(void* stream, auto... of) { cuda::linear(of..., stream); }
   static void linear_backward_input(void* stream, auto... of) { cuda::linear_backward_input(of..., stream); }
@@ -108,6 +124,9 @@ struct CudaKernels {
 
 }  // namespace
 
-void add_transformer_kernels(LaunchTable& table) { nn::TransformerAdapters<CudaKernels>::add_to(table); }
+void add_transformer_kernels(LaunchTable& table) {
+  nn::TransformerAdapters<CudaKernels>::add_to(table);
+  nn::GatedAdapters<CudaKernels>::add_to(table);
+}
 
 }  // namespace stowage::cuda

@@ -10,6 +10,7 @@
 #include "kernels/cpu/linear.h"
 #include "kernels/cpu/linear_cross_entropy.h"
 #include "kernels/cpu/storage.h"
+#include "kernels/cpu/swiglu.h"
 #include "tests/kernels/kernel_check.h"
 
 namespace stowage::cpu {
@@ -98,6 +99,20 @@ TYPED_TEST(NarrowKernels, ComputesElementByElement) {
     });
 }
 
+TYPED_TEST(NarrowKernels, GatesElements) {
+  using N = TypeParam;
+  expect_rounded_once<N>([]<class T>(T) {
+    const auto gate = draws<N, T>(many, 1, 4), up = draws<N, T>(many, 2);
+    auto y = unwritten<T>(many), dup = unwritten<T>(many);
+    auto dgate = draws<N, T>(many, 3);  // holds dy
+    swiglu(many, gate.data(), up.data(), y.data());
+    swiglu_backward(many, gate.data(), up.data(), dgate.data(), dgate.data(), dup.data());
+    std::vector<float> all;
+    for (const auto* values : {&y, &dgate, &dup}) append<N>(all, *values);
+    return all;
+  });
+}
+
 TYPED_TEST(NarrowKernels, SumsColumns) {
   using N = TypeParam;
   for (std::int64_t columns : {5, 131})
@@ -134,6 +149,27 @@ TYPED_TEST(NarrowKernels, NormalisesRows) {
         std::vector<float> all;
         for (const auto* values : {&y, &dgain, &dbias, &dx}) append<N>(all, *values);
         all.insert(all.end(), mean.begin(), mean.end());  // statistics have every bit of f32
+        all.insert(all.end(), rstd.begin(), rstd.end());
+        return all;
+      });
+}
+
+TYPED_TEST(NarrowKernels, NormalisesRowsByTheirSquares) {
+  using N = TypeParam;
+  for (const bool with_before : {false, true})
+    for (const auto& [rows, width] : {std::pair{3, 5}, {301, 131}, {2, 3000}})
+      expect_rounded_once<N>([=, rows = rows, width = width]<class T>(T) {
+        const auto x = draws<N, T>(rows * width, 1, 3), gain = draws<N, T>(width, 2);
+        const auto before = draws<N, T>(rows * width, 5);
+        auto y = unwritten<T>(rows * width), dgain = unwritten<T>(width);
+        auto dx = draws<N, T>(rows * width, 4);  // holds dy
+        auto rstd = unwritten<float>(rows);
+        rms_norm(rows, width, 1e-5, x.data(), gain.data(), y.data(), rstd.data());
+        rms_norm_backward_parameters(rows, width, x.data(), rstd.data(), dx.data(), dgain.data());
+        rms_norm_backward(rows, width, x.data(), gain.data(), rstd.data(), dx.data(),
+                          with_before ? before.data() : nullptr, dx.data());
+        std::vector<float> all;
+        for (const auto* values : {&y, &dgain, &dx}) append<N>(all, *values);
         all.insert(all.end(), rstd.begin(), rstd.end());
         return all;
       });
