@@ -40,6 +40,24 @@
 //                                     the whole batch's; padding_at_end as in nn::AttentionOptions)
 //   attention_backward              qkv, out, log_sum_exp, dout[N,C] (, seen)           the same
 //                                     -> dqkv[N,3C] (, workspace)
+//   rotary                          qkv[N,(H+2K)D] (, query_gain[D], key_gain[D])       heads = H,
+//                                     (, begins i32[N]) -> y[N,(H+2K)D]                 key_heads = K,
+//                                     (, rstd A[N,H+K]): elements i and i + D / 2 of    sequence, theta
+//                                     each query and key head, turned by the angle      (, factor,
+//                                     p f[i]; value heads copied. p = n % sequence,     low_frequency_factor,
+//                                     less begins[n]: the index within the sample of high_frequency_factor,
+//                                     the first token of n's document; like tokens, it  original_positions)
+//                                     is the whole batch's. f[i] = theta^(-2i/D), with  (, epsilon)
+//                                     the scaling of nn::RotaryScaling if it is given,
+//                                     rounded to f32; the angle is the product in f32
+//                                     for every T, and its sin and cos are right to a
+//                                     unit of A. With gains, each head is first
+//                                     multiplied by its rstd and gain; all is rounded
+//                                     once. D is even, and at most 512
+//   rotary_backward                 dy (, begins) -> dqkv (may alias dy): dy turned     the same
+//                                     back
+//                                   qkv, query_gain, key_gain, rstd, dy (, begins)
+//                                     -> dqkv (may alias dy) (, dquery_gain[D], dkey_gain[D])
 //   dropout                         x -> y (may alias x); its backward is itself on dy  probability, key
 //   add                             a, b -> a + b; with the attributes, a + dropout(b)  (probability, key)
 //   accumulate                      a, b -> a + b (may alias a)
@@ -88,8 +106,8 @@
 // Dropout draws element e of the batch from Philox4x32-10 with key (seed, attribute key) and counter
 // (e / 4, step), word e % 4. An op's element 0 is the batch's element `first_element`, an integer attribute
 // that is 0 where it is not there, so that splitting the batch changes no mask.
-// Attributes `key`, `sequence`, `heads`, `causal`, `chunk`, `vocabulary`, `transposed`, `rows`, `count`,
-// `pieces` and `piece` are integers; the others are doubles unless quoted.
+// Attributes `key`, `sequence`, `heads`, `key_heads`, `causal`, `chunk`, `vocabulary`, `transposed`, `rows`,
+// `count`, `original_positions`, `pieces` and `piece` are integers; the others are doubles unless quoted.
 // Two kernels have no code in a table, since the engine has its Communicator make them:
 //   gather            share[S] -> whole[E]: the shares of all ranks, in their order, up to E elements
 //   exchange          whole[E] -> shares[N,S]: in row q, from rank q, the elements of this rank's share; the
