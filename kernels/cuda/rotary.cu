@@ -78,35 +78,28 @@ __device__ inline float dot(const HeadPart& a, const HeadPart& b, const HeadLane
   return reduce_warp<Sum>(sum, lane.lanes);
 }
 
-// sin and cos of a thread's angles at one token.
+// sin and cos of a token's angles, in the block's shared memory; 0 behind the last angle.
 struct Turns {
-  float sine[turn_size], cosine[turn_size];
+  float sine[most_pairs], cosine[most_pairs];
 
   // The block computes each angle of the token once. `direction`: 1, or -1 to turn back.
-  __device__ Turns(const RotaryShape& shape, std::int64_t token, float direction, const HeadLane& lane,
-                   float (&sines)[most_pairs], float (&cosines)[most_pairs]) {
-    const int half = static_cast<int>(shape.half());
+  __device__ void find(const RotaryShape& shape, std::int64_t token, float direction, const HeadLane& lane) {
     const float position = shape.position(token);
-    for (int pair = static_cast<int>(threadIdx.x); pair < half; pair += rotary_threads) {
-      const SineCosine<double> at = sine_cosine(shape.angle(position, pair));
-      sines[pair] = direction * static_cast<float>(at.sine);
-      cosines[pair] = static_cast<float>(at.cosine);
-    }
-    __syncthreads();
-    for (int k = 0; k < turn_size; ++k) {
-      const int pair = lane.first + k < half ? lane.first + k : 0;
-      sine[k] = sines[pair];
-      cosine[k] = cosines[pair];
+    for (int pair = static_cast<int>(threadIdx.x); pair < lane.lanes * turn_size; pair += rotary_threads) {
+      SineCosine<double> at{};
+      if (pair < shape.half()) at = sine_cosine(shape.angle(position, pair));
+      sine[pair] = direction * static_cast<float>(at.sine);
+      cosine[pair] = static_cast<float>(at.cosine);
     }
     __syncthreads();
   }
 
-  __device__ void apply(HeadPart& to) const {
+  __device__ void apply(HeadPart& to, const HeadLane& lane) const {
     for (int k = 0; k < turn_size; ++k) {
       const float a = to.low[k];
       const float b = to.high[k];
-      to.low[k] = a * cosine[k] - b * sine[k];
-      to.high[k] = b * cosine[k] + a * sine[k];
+      to.low[k] = a * cosine[lane.first + k] - b * sine[lane.first + k];
+      to.high[k] = b * cosine[lane.first + k] + a * sine[lane.first + k];
     }
   }
 };
@@ -115,15 +108,15 @@ struct Turns {
 template <class T>
 __global__ void __launch_bounds__(rotary_threads)
     rotary_kernel(RotaryShape shape, float direction, const T* x, T* y, int lanes, bool aligned) {
-  __shared__ float sines[most_pairs], cosines[most_pairs];
+  __shared__ Turns turns;
   const HeadLane lane(shape, lanes);
   const std::int64_t token = blockIdx.x;
-  const Turns turns(shape, token, direction, lane, sines, cosines);
+  turns.find(shape, token, direction, lane);
   for (std::int64_t head = lane.group; head < shape.all_heads(); head += lane.groups) {
     const std::int64_t at = token * shape.columns() + head * shape.width;
     HeadPart part;
     part.load(x + at, shape.half(), lane, aligned);
-    if (head < shape.turned_heads()) turns.apply(part);
+    if (head < shape.turned_heads()) turns.apply(part, lane);
     part.store(y + at, shape.half(), lane, aligned);
   }
 }
@@ -133,11 +126,11 @@ template <class T>
 __global__ void __launch_bounds__(rotary_threads)
     normed_rotary_kernel(RotaryShape shape, float epsilon, const T* qkv, const T* query_gain,
                          const T* key_gain, T* y, float* rstd, int lanes, bool aligned) {
-  __shared__ float sines[most_pairs], cosines[most_pairs];
+  __shared__ Turns turns;
   const HeadLane lane(shape, lanes);
   const std::int64_t token = blockIdx.x;
   const std::int64_t half = shape.half();
-  const Turns turns(shape, token, 1, lane, sines, cosines);
+  turns.find(shape, token, 1, lane);
   // All groups take part in the sums, those behind the last head too.
   for (std::int64_t head = lane.group; head - lane.group < shape.all_heads(); head += lane.groups) {
     const std::int64_t at = token * shape.columns() + head * shape.width;
@@ -151,7 +144,7 @@ __global__ void __launch_bounds__(rotary_threads)
       gain.load(head < shape.heads ? query_gain : key_gain, half, lane, aligned);
       part.scale(inverse);
       part.multiply(gain);
-      turns.apply(part);
+      turns.apply(part, lane);
       if (lane.first == 0) rstd[token * shape.turned_heads() + head] = inverse;
     }
     if (head < shape.all_heads()) part.store(y + at, half, lane, aligned);
@@ -175,7 +168,7 @@ __device__ void head_backward(const RotaryShape& shape, const NormedRotaryGradie
     inverse = of.rstd[token * shape.turned_heads() + head];
     normal.load(of.qkv + at, half, lane, aligned);
     flow.load(of.dy + at, half, lane, aligned);
-    turns.apply(flow);
+    turns.apply(flow, lane);
     normal.scale(inverse);
     if (is_query) query_sum.add_product(flow, normal);
     if (!is_query) key_sum.add_product(flow, normal);
@@ -223,7 +216,7 @@ template <class T>
 __global__ void __launch_bounds__(rotary_threads)
     normed_rotary_backward_kernel(RotaryShape shape, ColumnChunks cut, NormedRotaryGradient<T> of,
                                   float* partial, int lanes, bool aligned) {
-  __shared__ float sines[most_pairs], cosines[most_pairs];
+  __shared__ Turns turns;
   __shared__ float shared[rotary_threads * 2 * turn_size];
   const HeadLane lane(shape, lanes);
   const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * cut.rows_per_chunk;
@@ -232,7 +225,8 @@ __global__ void __launch_bounds__(rotary_threads)
   query_sum.clear();
   key_sum.clear();
   for (std::int64_t token = first; token < last; ++token) {
-    const Turns turns(shape, token, -1, lane, sines, cosines);
+    __syncthreads();  // the turns of the token before have been read
+    turns.find(shape, token, -1, lane);
     for (std::int64_t head = lane.group; head - lane.group < shape.turned_heads(); head += lane.groups) {
       head_backward(shape, of, turns, lane, token, head, head < shape.turned_heads(), aligned, query_sum,
                     key_sum);
