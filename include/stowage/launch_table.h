@@ -40,22 +40,10 @@
 //                                     the whole batch's; padding_at_end as in nn::AttentionOptions)
 //   attention_backward              qkv, out, log_sum_exp, dout[N,C] (, seen)           the same
 //                                     -> dqkv[N,3C] (, workspace)
-//   rotary                          qkv[N,(H+2K)D] (, query_gain[D], key_gain[D])       heads = H,
-//                                     (, begins i32[N]) -> y[N,(H+2K)D]                 key_heads = K,
-//                                     (, rstd A[N,H+K]): elements i and i + D / 2 of    sequence, theta
-//                                     each query and key head, turned by the angle      (, factor,
-//                                     p f[i]; value heads copied. p = n % sequence,     low_frequency_factor,
-//                                     less begins[n]: the index within the sample of high_frequency_factor,
-//                                     the first token of n's document; like tokens, it  original_positions)
-//                                     is the whole batch's. f[i] = theta^(-2i/D), with  (, epsilon)
-//                                     the scaling of nn::RotaryScaling if it is given,
-//                                     rounded to f32; the angle is the product in f32
-//                                     for every T, and its sin and cos are right to a
-//                                     unit of A. With gains, each head is first
-//                                     multiplied by its rstd and gain; all is rounded
-//                                     once. D is even, and at most 512
-//   rotary_backward                 dy (, begins) -> dqkv (may alias dy): dy turned     the same
-//                                     back
+//   rotary                          qkv[N,(H+2K)D] (, query_gain[D], key_gain[D])       heads = H, sequence,
+//                                     (, begins i32[N]) -> y[N,(H+2K)D]                 key_heads = K, theta
+//                                     (, rstd A[N,H+K])                                 (, epsilon, scaling)
+//   rotary_backward                 dy (, begins) -> dqkv (may alias dy)                the same
 //                                   qkv, query_gain, key_gain, rstd, dy (, begins)
 //                                     -> dqkv (may alias dy) (, dquery_gain[D], dkey_gain[D])
 //   dropout                         x -> y (may alias x); its backward is itself on dy  probability, key
@@ -103,6 +91,15 @@
 //                                     Moments of these types and scales are updated in place
 // L is StepContext::loss_scale: the gradients that cross_entropy_backward and linear_cross_entropy write are
 // L times those that are said above.
+// Rotary's rows are H query heads, K key heads and K value heads of D elements, D even and at most 512.
+// Elements i and i + D / 2 of each query and key head turn by the angle p f[i]; value heads are copied.
+// Position p is n % sequence, less begins[n] if `begins` is read: the index within its sample of the first
+// token of n's document. Like tokens, `begins` is the whole batch's. f[i] is theta^(-2 i / D), or that scaled
+// as nn::RotaryScaling says by `factor`, `low_frequency_factor`, `high_frequency_factor` and
+// `original_positions`, rounded to f32. The angle is the product in f32 of p and f[i] for every T, so that
+// f64 says what the others should be; its sin and cos are right to a unit in the last place of A. With gains,
+// each query and key head is first normalised (rstd = 1 / sqrt(average of its squares + epsilon)) and
+// multiplied by the gain. Backward turns back. All is rounded once.
 // Dropout draws element e of the batch from Philox4x32-10 with key (seed, attribute key) and counter
 // (e / 4, step), word e % 4. An op's element 0 is the batch's element `first_element`, an integer attribute
 // that is 0 where it is not there, so that splitting the batch changes no mask.

@@ -151,14 +151,15 @@ __global__ void __launch_bounds__(rotary_threads)
   }
 }
 
-// Computes dqkv of one query or key head, and adds to the sums of its gain. `exists`: false of a group that
-// only takes part in the sums over lanes.
+// Computes dqkv of one query or key head, and adds to the sums of its gain. A group behind the last head only
+// takes part in the sums over lanes.
 template <class T>
 __device__ void head_backward(const RotaryShape& shape, const NormedRotaryGradient<T>& of, const Turns& turns,
-                              const HeadLane& lane, std::int64_t token, std::int64_t head, bool exists,
-                              bool aligned, HeadPart& query_sum, HeadPart& key_sum) {
+                              const HeadLane& lane, std::int64_t token, std::int64_t head, bool aligned,
+                              HeadPart& query_sum, HeadPart& key_sum) {
   const std::int64_t half = shape.half();
   const std::int64_t at = token * shape.columns() + head * shape.width;
+  const bool exists = head < shape.turned_heads();
   const bool is_query = head < shape.heads;
   HeadPart normal, flow;
   float inverse = 0;
@@ -202,6 +203,7 @@ __device__ inline void write_sum(const RotaryShape& shape, const HeadLane& lane,
   const int width = static_cast<int>(shape.width);
   sum.store(shared + lane.group * width, shape.half(), lane, false);
   __syncthreads();
+#pragma unroll 1
   for (int i = static_cast<int>(threadIdx.x); i < width; i += rotary_threads) {
     float total = 0;
     for (int group = 0; group < lane.groups; ++group) total += shared[group * width + i];
@@ -228,8 +230,7 @@ __global__ void __launch_bounds__(rotary_threads)
     __syncthreads();  // the turns of the token before have been read
     turns.find(shape, token, -1, lane);
     for (std::int64_t head = lane.group; head - lane.group < shape.turned_heads(); head += lane.groups) {
-      head_backward(shape, of, turns, lane, token, head, head < shape.turned_heads(), aligned, query_sum,
-                    key_sum);
+      head_backward(shape, of, turns, lane, token, head, aligned, query_sum, key_sum);
     }
     copy_values(shape, of, lane, token, aligned);
   }
