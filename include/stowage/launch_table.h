@@ -47,6 +47,12 @@
 //                                     the whole batch's; padding_at_end as in nn::AttentionOptions)
 //   attention_backward              qkv, out, log_sum_exp, dout[N,C] (, seen)           the same
 //                                     -> dqkv[N,3C] (, workspace)
+//   rotary                          qkv[N,(H+2K)D] (, query_gain[D], key_gain[D])       heads = H, sequence,
+//                                     (, begins i32[N]) -> y[N,(H+2K)D]                 key_heads = K, theta
+//                                     (, rstd A[N,H+K])                                 (, epsilon, scaling)
+//   rotary_backward                 dy (, begins) -> dqkv (may alias dy)                the same
+//                                   qkv, query_gain, key_gain, rstd, dy (, begins)
+//                                     -> dqkv (may alias dy) (, dquery_gain[D], dkey_gain[D])
 //   dropout                         x -> y (may alias x); its backward is itself on dy  probability, key
 //   add                             a, b -> a + b; with the attributes, a + dropout(b)  (probability, key)
 //   accumulate                      a, b -> a + b (may alias a)
@@ -92,11 +98,20 @@
 //                                     Moments of these types and scales are updated in place
 // L is StepContext::loss_scale: the gradients that cross_entropy_backward and linear_cross_entropy write are
 // L times those that are said above.
+// Rotary's rows are H query heads, K key heads and K value heads of D elements, D even and at most 512.
+// Elements i and i + D / 2 of each query and key head turn by the angle p f[i]; value heads are copied.
+// Position p is n % sequence, less begins[n] if `begins` is read: the index within its sample of the first
+// token of n's document. Like tokens, `begins` is the whole batch's. f[i] is theta^(-2 i / D), or that scaled
+// as nn::RotaryScaling says by `factor`, `low_frequency_factor`, `high_frequency_factor` and
+// `original_positions`, rounded to f32. The angle is the product in f32 of p and f[i] for every T, so that
+// f64 says what the others should be; its sin and cos are right to a unit in the last place of A. With gains,
+// each query and key head is first normalised (rstd = 1 / sqrt(average of its squares + epsilon)) and
+// multiplied by the gain. Backward turns back. All is rounded once.
 // Dropout draws element e of the batch from Philox4x32-10 with key (seed, attribute key) and counter
 // (e / 4, step), word e % 4. An op's element 0 is the batch's element `first_element`, an integer attribute
 // that is 0 where it is not there, so that splitting the batch changes no mask.
-// Attributes `key`, `sequence`, `heads`, `causal`, `chunk`, `vocabulary`, `transposed`, `rows`, `count`,
-// `pieces` and `piece` are integers; the others are doubles unless quoted.
+// Attributes `key`, `sequence`, `heads`, `key_heads`, `causal`, `chunk`, `vocabulary`, `transposed`, `rows`,
+// `count`, `original_positions`, `pieces` and `piece` are integers; the others are doubles unless quoted.
 // Two kernels have no code in a table, since the engine has its Communicator make them:
 //   gather            share[S] -> whole[E]: the shares of all ranks, in their order, up to E elements
 //   exchange          whole[E] -> shares[N,S]: in row q, from rank q, the elements of this rank's share; the

@@ -7,6 +7,7 @@
 // with the op's name on a shape that does not fit.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "stowage/graph_builder.h"
@@ -36,6 +37,32 @@ struct LinearCrossEntropyOptions {
   Value bias{};                 // [columns], or empty; one op writes its gradient and the others
 };
 
+// Llama 3's scaling of rotary angles ("llama3" in transformers): pairs that turn fewer than
+// `low_frequency_factor` times within `original_positions` turn slower by `factor`, pairs that turn more than
+// `high_frequency_factor` times are left alone, and the change between them is gradual.
+struct RotaryScaling {
+  double factor = 8;  // at least 1
+  double low_frequency_factor = 1;
+  double high_frequency_factor = 4;
+  std::int64_t original_positions = 8192;
+};
+
+struct RotaryOptions {
+  std::int64_t heads = 1;      // of queries
+  std::int64_t key_heads = 1;  // of keys, and as many of values
+  std::int64_t sequence = 1;
+  double theta = 10000;  // at least 1
+  std::optional<RotaryScaling> scaling{};
+  // [width of a head] each, both or none: query and key heads are RMS-normalised and multiplied by their gain
+  // before they are turned.
+  Value query_gain{};
+  Value key_gain{};
+  double epsilon = 1e-6;  // of the norms
+  // i32 [batch * sequence]: the index within the sample of the first token of each token's document, at which
+  // positions start again. Empty: each sample is one document.
+  Value begins{};
+};
+
 // table[V,C], positions[S,C] or empty. -> [N,C]
 Value embedding(GraphBuilder& builder, std::string name, Value tokens, Value table, Value positions,
                 std::int64_t sequence);
@@ -56,6 +83,10 @@ Value swiglu(GraphBuilder& builder, std::string name, Value gate, Value up);
 Value tanh(GraphBuilder& builder, std::string name, Value x);
 // Takes each sample's first row: [N,C] -> [N / sequence, C]
 Value first_token(GraphBuilder& builder, std::string name, Value x, std::int64_t sequence);
+// qkv [N, (heads + 2 key_heads) D]: query, key and value heads side by side, of even width D <= 512. Turns
+// elements i and i + D / 2 of each query and key head by position * theta^(-2 i / D): Su et al., "RoFormer:
+// Enhanced Transformer with Rotary Position Embedding". -> the shape of qkv
+Value rotary(GraphBuilder& builder, std::string name, Value qkv, const RotaryOptions& options);
 // qkv [N,3C]: queries, keys, values side by side, each split in heads. Softmax in one pass with its
 // log-sum-exp saved (Dao et al., "FlashAttention"), so that probabilities are never stored.
 Value attention(GraphBuilder& builder, std::string name, Value qkv, const AttentionOptions& options);

@@ -6,9 +6,11 @@
 #include "kernels/cpu/layer_norm.h"
 #include "kernels/cpu/linear.h"
 #include "kernels/cpu/linear_cross_entropy.h"
+#include "kernels/cpu/rotary.h"
 #include "kernels/cpu/swiglu.h"
 #include "src/nn/cpu_adapter.h"
 #include "src/nn/gated_adapters.h"
+#include "src/nn/rotary_adapters.h"
 #include "src/nn/transformer_adapters.h"
 #include "stowage/bytes.h"
 
@@ -97,6 +99,16 @@ struct CpuKernels {
     cpu::attention_backward(shape, qkv, out, log_sum_exp, dout, dqkv);
   }
 
+  static void rotary(void*, const RotaryShape& shape, auto... of) { cpu::rotary(shape, of...); }
+  static void rotary_backward(void*, const RotaryShape& shape, auto... of) {
+    cpu::rotary_backward(shape, of...);
+  }
+  static void normed_rotary(void*, const RotaryShape& shape, auto... of) { cpu::normed_rotary(shape, of...); }
+  template <class T>
+  static void normed_rotary_backward(void*, const RotaryShape& shape, const T* qkv, auto... rest) {
+    cpu::normed_rotary_backward(shape, NormedRotaryGradient<T>{qkv, rest...});
+  }
+
   static void dropout(void*, auto... of) { cpu::dropout(of...); }
   static void add(void*, auto... of) { cpu::add(of...); }
   static void tree_sum(void*, auto... of) { cpu::tree_sum(of...); }
@@ -145,6 +157,7 @@ struct CpuKernels {
 void add_transformer_kernels(LaunchTable& table) {
   nn::TransformerAdapters<CpuKernels>::add_to(table);
   nn::GatedAdapters<CpuKernels>::add_to(table);
+  nn::RotaryAdapters<CpuKernels>::add_to(table);
 }
 
 }  // namespace stowage::cpu

@@ -193,6 +193,8 @@ TEST(LaunchTable, HoldsEveryKernelOfTheContract) {
                              "first_token_backward",
                              "attention",
                              "attention_backward",
+                             "rotary",
+                             "rotary_backward",
                              "dropout",
                              "add",
                              "accumulate",
@@ -483,6 +485,43 @@ TEST(LaunchInput, AVocabularyMustFitItsLogits) {
     entropy.write(loss, {});
     entropy.write(log_sum_exp, {2});
     EXPECT_THAT(entropy.complaint(), testing::HasSubstr(words));
+  }
+}
+
+TEST(LaunchInput, RotaryMustFitItsOperands) {
+  struct Case {
+    std::int64_t heads, key_heads, sequence;
+    double theta;
+    std::int64_t gain, rstd;
+    const char* words;
+  };
+  for (const auto& [heads, key_heads, sequence, theta, gain, rstd, words] : {
+           Case{1, 1, 2, 10, 0, 0, ""},
+           Case{1, 1, 2, 10, 4, 4, ""},
+           Case{2, 1, 2, 10, 0, 0, "heads of an even width"},
+           Case{4, 4, 2, 10, 0, 0, "heads of an even width"},
+           Case{std::int64_t{1} << 62, 1, 2, 10, 0, 0, "heads of an even width"},
+           Case{0, 1, 2, 10, 0, 0, "positive attribute 'heads'"},
+           Case{1, 1, 3, 10, 0, 0, "whole sequences"},
+           Case{1, 1, 2, 0, 0, 0, "give no angles"},
+           Case{1, 1, 2, 10, 3, 4, "a gain of queries of another size"},
+           Case{1, 1, 2, 10, 4, 5, "an rstd of another size"},
+       }) {
+    std::vector<float> qkv(24), gains(4), y(24), rstds(4);
+    Launcher rotary("rotary", {{"heads", heads},
+                               {"key_heads", key_heads},
+                               {"sequence", sequence},
+                               {"theta", theta},
+                               {"epsilon", 1e-6}});
+    rotary.read(qkv, {2, 12});
+    rotary.write(y, {2, 12});
+    if (gain > 0) {
+      rotary.read(gains, {gain});
+      rotary.read(gains, {4});
+      rotary.write(rstds, {rstd});
+    }
+    EXPECT_THAT(rotary.complaint(), testing::HasSubstr(words));
+    EXPECT_EQ(rotary.complaint().empty(), std::string(words).empty());
   }
 }
 

@@ -8,9 +8,11 @@
 #include "kernels/cuda/embedding.h"
 #include "kernels/cuda/layer_norm.h"
 #include "kernels/cuda/linear.h"
+#include "kernels/cuda/rotary.h"
 #include "kernels/cuda/swiglu.h"
 #include "src/nn/cuda/adapter.h"
 #include "src/nn/gated_adapters.h"
+#include "src/nn/rotary_adapters.h"
 
 namespace stowage::cuda {
 namespace {
@@ -91,6 +93,20 @@ struct CudaKernels {
     cuda::attention_backward(shape, AttentionGradient<T>{qkv, rest...}, stream);
   }
 
+  static void rotary(void* stream, const RotaryShape& shape, auto... of) {
+    cuda::rotary(shape, of..., stream);
+  }
+  static void rotary_backward(void* stream, const RotaryShape& shape, auto... of) {
+    cuda::rotary_backward(shape, of..., stream);
+  }
+  static void normed_rotary(void* stream, const RotaryShape& shape, auto... of) {
+    cuda::normed_rotary(shape, of..., stream);
+  }
+  template <class T>
+  static void normed_rotary_backward(void* stream, const RotaryShape& shape, const T* qkv, auto... rest) {
+    cuda::normed_rotary_backward(shape, NormedRotaryGradient<T>{qkv, rest...}, stream);
+  }
+
   static void dropout(void* stream, auto... of) { cuda::dropout(of..., stream); }
   static void add(void* stream, auto... of) { cuda::add(of..., stream); }
   static void tree_sum(void* stream, auto... of) { cuda::tree_sum(of..., stream); }
@@ -127,6 +143,7 @@ struct CudaKernels {
 void add_transformer_kernels(LaunchTable& table) {
   nn::TransformerAdapters<CudaKernels>::add_to(table);
   nn::GatedAdapters<CudaKernels>::add_to(table);
+  nn::RotaryAdapters<CudaKernels>::add_to(table);
 }
 
 }  // namespace stowage::cuda

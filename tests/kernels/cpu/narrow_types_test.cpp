@@ -9,6 +9,7 @@
 #include "kernels/cpu/layer_norm.h"
 #include "kernels/cpu/linear.h"
 #include "kernels/cpu/linear_cross_entropy.h"
+#include "kernels/cpu/rotary.h"
 #include "kernels/cpu/storage.h"
 #include "kernels/cpu/swiglu.h"
 #include "tests/kernels/kernel_check.h"
@@ -209,6 +210,31 @@ TYPED_TEST(NarrowKernels, TakesFirstTokens) {
     append<N>(all, dx);
     return all;
   });
+}
+
+TYPED_TEST(NarrowKernels, TurnsHeads) {
+  using N = TypeParam;
+  for (const std::int64_t width : {6, 80})
+    expect_rounded_once<N>([width]<class T>(T) {
+      const RotaryShape shape{240, 60, 3, 2, width, nullptr, rotary_frequencies(width, {})};
+      const std::int64_t count = 240 * shape.columns();
+      const auto qkv = draws<N, T>(count, 1, 3), dy = draws<N, T>(count, 2);
+      const auto query_gain = draws<N, T>(width, 3), key_gain = draws<N, T>(width, 4);
+      auto y = unwritten<T>(count), normed = y, dqkv = dy, normed_dqkv = dy;
+      auto rstd = unwritten<float>(240 * 5);
+      auto dquery_gain = unwritten<T>(width), dkey_gain = unwritten<T>(width);
+      rotary(shape, qkv.data(), y.data());
+      rotary_backward(shape, dqkv.data(), dqkv.data());
+      normed_rotary(shape, 1e-5, qkv.data(), query_gain.data(), key_gain.data(), normed.data(), rstd.data());
+      normed_rotary_backward(shape, NormedRotaryGradient<T>{qkv.data(), query_gain.data(), key_gain.data(),
+                                                            rstd.data(), dy.data(), normed_dqkv.data(),
+                                                            dquery_gain.data(), dkey_gain.data()});
+      std::vector<float> all;
+      for (const auto* values : {&y, &dqkv, &normed, &normed_dqkv, &dquery_gain, &dkey_gain})
+        append<N>(all, *values);
+      all.insert(all.end(), rstd.begin(), rstd.end());
+      return all;
+    });
 }
 
 // Padding, dropout, several heads and samples, and more rows than one block has.

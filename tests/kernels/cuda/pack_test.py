@@ -13,7 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
-FILES = ["adamw", "column_sum", "elementwise", "embedding", "first_token", "layer_norm", "layer_norm_backward", "optimizer", "swiglu"]
+FILES = ["adamw", "column_sum", "elementwise", "embedding", "first_token", "layer_norm", "layer_norm_backward",
+         "optimizer", "rotary", "swiglu"]
 # Kernels whose operands are sums of other kernels, tokens, or single numbers.
 NARROW = ["clip_kernel", "column_total_kernel", "norm_part_kernel", "piece_totals_kernel", "square_total_kernel", "token_counts_kernel",
           "token_order_kernel", "tree_sum_kernelId"]
