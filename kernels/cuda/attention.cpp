@@ -15,8 +15,6 @@ namespace stowage::cuda {
 namespace {
 
 void require_width(const AttentionShape& shape) {
-  if (shape.group() > 1 || shape.window > 0 || shape.begins != nullptr)
-    throw InvalidInput("attention: the CUDA kernels take no groups, windows and documents");
   if (shape.head_width() <= widest_head) return;
   throw InvalidInput(
       fmt::format("attention: heads of {} elements; the CUDA kernels take up to {}: use more heads",

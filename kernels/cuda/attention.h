@@ -35,9 +35,9 @@ struct AttentionShape {
   // Heads of keys, and of values; 0: as many as of queries. Query head h reads key head h / group().
   std::int64_t key_heads = 0;
   std::int64_t window = 0;  // a query sees its own key and window - 1 keys before it; 0: all before it
-  // [samples, sequence]: the index within the sample of the first token of a token's document. A query sees no
-  // key of another document. Null: a sample is one document. Indices that fall or lie behind their token give
-  // wrong results or rows of NaN.
+  // [samples, sequence]: the index within the sample of the first token of a token's document. A query sees
+  // no key of another document. Null: a sample is one document. Indices that fall or lie behind their token
+  // give wrong results or rows of NaN.
   const std::int32_t* begins = nullptr;
 
   std::int64_t head_width() const { return width / heads; }

@@ -47,6 +47,9 @@ std::string_view not_asked(const AttentionShape& shape) {
   constexpr std::int64_t size = 2;  // bytes of an element
   constexpr auto statistic = static_cast<std::int64_t>(sizeof(float));
   if (shape.dropout != 0) return "dropout on the probabilities is drawn by our own kernels alone";
+  if (shape.begins != nullptr) return "documents are told apart by our own kernels alone";
+  if (shape.group() > 1) return "groups of queries are computed by our own kernels alone";
+  if (shape.window > 0) return "a window is computed by our own kernels alone";
   if (shape.seen != nullptr && !shape.padded_at_end)
     return "padding may stand anywhere; cuDNN takes padding at the end (AttentionOptions::padding_at_end)";
   if (shape.head_width() * size % 16 != 0) return "rows of heads are not aligned to 16 bytes";
