@@ -76,8 +76,9 @@ Attributes attributes_of(const AttentionOptions& options) {
 
 // Workspace of a fused kernel for bf16 or f16. cuDNN's deterministic backward takes about 2 S^2 bytes for
 // each query head that it works on at once (9.19, on Hopper), and heads for 512 tiles of 128 queries fill any
-// card. Other work types, dropout, documents, and padding that may stand anywhere have no fused kernel and
-// need no workspace.
+// card. Slices of whole groups of query heads run one after another (attention_slices.h); if no group fits,
+// our own kernels run. Other work types, dropout, documents, and padding that may stand anywhere have no
+// fused kernel and need no workspace.
 Bytes fused_backward_bytes(const GraphBuilder& builder, std::int64_t samples,
                            const AttentionOptions& options) {
   const bool fused = options.dropout == 0 && !options.begins && (!options.seen || options.padding_at_end);
