@@ -40,19 +40,28 @@
 //   tanh_backward                   y, dy -> dx (may alias dy)
 //   first_token                     x[N,C] -> y[N/S,C]: each sample's first row         sequence
 //   first_token_backward            dy[N/S,C] -> dx[N,C]: 0 in the other rows           sequence
-//   attention                       qkv[N,3C] (, seen i32[N])                           heads, sequence,
-//                                     -> out[N,C], log_sum_exp A[N/S,heads,S]           causal, dropout, key
-//                                                                                       (, padding_at_end)
-//                                     (keys at positions where seen is 0 get no weight; like tokens, it is
-//                                     the whole batch's; padding_at_end as in nn::AttentionOptions)
-//   attention_backward              qkv, out, log_sum_exp, dout[N,C] (, seen)           the same
-//                                     -> dqkv[N,3C] (, workspace)
 //   rotary                          qkv[N,(H+2K)D] (, query_gain[D], key_gain[D])       heads = H, sequence,
 //                                     (, begins i32[N]) -> y[N,(H+2K)D]                 key_heads = K, theta
 //                                     (, rstd A[N,H+K])                                 (, epsilon, scaling)
 //   rotary_backward                 dy (, begins) -> dqkv (may alias dy)                the same
 //                                   qkv, query_gain, key_gain, rstd, dy (, begins)
 //                                     -> dqkv (may alias dy) (, dquery_gain[D], dkey_gain[D])
+//   attention                       qkv[N,(H+2K)D] (, seen i32[N] | begins i32[N])      heads = H, sequence,
+//                                     -> out[N,HD], log_sum_exp A[N/S,H,S]              causal, dropout, key
+//                                     H heads of queries, then K of keys, then K of     (, key_heads = K,
+//                                     values, each D wide; K = H where key_heads is     window, documents,
+//                                     not there, and H is a multiple of K. Query head   padding_at_end)
+//                                     h reads key head h / (H / K). Keys at positions where seen is 0 get no
+//                                     weight; padding_at_end as in nn::AttentionOptions. With window > 0
+//                                     query i of a sample sees keys j with 0 <= i - j < window. Where
+//                                     `documents` is 1, the optional operand is `begins` instead of `seen`:
+//                                     query i sees keys j >= begins[i] alone, the index within the sample at
+//                                     which its document begins; begins[i] <= i, and no value is below the
+//                                     one before it in the sample. A window and documents need causal = 1
+//                                     and no `seen`. Like tokens, seen and begins are the whole batch's
+//   attention_backward              qkv, out, log_sum_exp, dout[N,HD] (, seen | begins) the same
+//                                     -> dqkv[N,(H+2K)D] (, workspace): gradients of a key head are summed
+//                                     over its query heads in their order
 //   dropout                         x -> y (may alias x); its backward is itself on dy  probability, key
 //   add                             a, b -> a + b; with the attributes, a + dropout(b)  (probability, key)
 //   accumulate                      a, b -> a + b (may alias a)
@@ -110,8 +119,9 @@
 // Dropout draws element e of the batch from Philox4x32-10 with key (seed, attribute key) and counter
 // (e / 4, step), word e % 4. An op's element 0 is the batch's element `first_element`, an integer attribute
 // that is 0 where it is not there, so that splitting the batch changes no mask.
-// Attributes `key`, `sequence`, `heads`, `key_heads`, `causal`, `chunk`, `vocabulary`, `transposed`, `rows`,
-// `count`, `original_positions`, `pieces` and `piece` are integers; the others are doubles unless quoted.
+// Attributes `key`, `sequence`, `heads`, `key_heads`, `causal`, `window`, `documents`, `padding_at_end`,
+// `chunk`, `vocabulary`, `transposed`, `rows`, `count`, `original_positions`, `pieces` and `piece` are
+// integers; the others are doubles unless quoted.
 // Two kernels have no code in a table, since the engine has its Communicator make them:
 //   gather            share[S] -> whole[E]: the shares of all ranks, in their order, up to E elements
 //   exchange          whole[E] -> shares[N,S]: in row q, from rank q, the elements of this rank's share; the

@@ -28,6 +28,16 @@ struct AttentionOptions {
   // The caller's promise that in each sample all padding is at the end: then fused kernels that take a number
   // of keys compute it. The CPU's kernels throw InvalidInput if it does not hold.
   bool padding_at_end = false;
+  // Grouped queries: heads of keys, and of values; 0: as many as `heads`, which must be a multiple. Query
+  // head h reads key head h / (heads / key_heads).
+  std::int64_t key_heads = 0;
+  // Of causal attention without `seen`: a query sees its own key and the window - 1 keys before it. 0: all.
+  std::int64_t window = 0;
+  // Packed documents, of causal attention without `seen`: i32 [batch * sequence], the index within the sample
+  // of the first token of each token's document. A query sees no key of another document. Within a sample the
+  // values never fall, and none is behind its token; the CPU's kernels throw InvalidInput if that does not
+  // hold. Empty: a sample is one document.
+  Value begins{};
 };
 
 struct LinearCrossEntropyOptions {
@@ -87,8 +97,9 @@ Value first_token(GraphBuilder& builder, std::string name, Value x, std::int64_t
 // elements i and i + D / 2 of each query and key head by position * theta^(-2 i / D): Su et al., "RoFormer:
 // Enhanced Transformer with Rotary Position Embedding". -> the shape of qkv
 Value rotary(GraphBuilder& builder, std::string name, Value qkv, const RotaryOptions& options);
-// qkv [N,3C]: queries, keys, values side by side, each split in heads. Softmax in one pass with its
-// log-sum-exp saved (Dao et al., "FlashAttention"), so that probabilities are never stored.
+// qkv [N,(H+2K)D]: H = heads queries, K = key_heads keys and K values side by side, each D wide. -> [N,HD]
+// Softmax in one pass with its log-sum-exp saved (Dao et al., "FlashAttention"), so that probabilities are
+// never stored.
 Value attention(GraphBuilder& builder, std::string name, Value qkv, const AttentionOptions& options);
 // Adds no op if the probability is 0.
 Value dropout(GraphBuilder& builder, std::string name, Value x, double probability);

@@ -13,7 +13,8 @@
 namespace stowage::cpu {
 namespace {
 
-// A row's state over the keys seen so far: the largest score, and the sum of exp(score - largest).
+// A row's state over the keys seen so far: the largest score, and the sum of exp(score - largest), which is 0
+// only before the first key.
 template <class T>
 struct RowState {
   T largest = 0, sum = 0;
@@ -91,21 +92,22 @@ class Forward {
     const HeadRows<const T*> rows = rows_of(shape_, head, qkv_);
     T* out = out_ + output_offset(shape_, head) + row * shape_.width;
     Block block{row, std::min(query_block, shape_.sequence - row)};
+    const std::int64_t first = first_key(shape_, head, row);
     const std::int64_t keys = keys_seen(shape_, row, block.rows);
-    for (block.key = 0; block.key < keys; block.key += key_block) {
+    const std::int64_t stride = shape_.packed_width();
+    for (block.key = first; block.key < keys; block.key += key_block) {
       block.keys = std::min(key_block, keys - block.key);
-      multiply_rows(shape_, block, rows.queries, 3 * shape_.width, rows.keys, 3 * shape_.width,
-                    score_scale<T>(shape_), tile);
+      multiply_rows(shape_, block, rows.queries, stride, rows.keys, stride, score_scale<T>(shape_), tile);
       for (std::int64_t i = 0; i < block.rows; ++i)
         weigh(head, block, i, tile, states[i], out + i * shape_.width);
       multiply_here<T>({block.rows,
                         shape_.head_width(),
                         block.keys,
                         {tile.data, key_block},
-                        {rows.values + block.key * 3 * shape_.width, 3 * shape_.width},
+                        {rows.values + block.key * stride, stride},
                         out,
                         shape_.width},
-                       T{1}, block.key > 0);
+                       T{1}, block.key > first);
     }
     T* log_sum_exp = log_sum_exp_ + row_number(shape_, head) + row;
     for (std::int64_t i = 0; i < block.rows; ++i) {
@@ -119,16 +121,20 @@ class Forward {
   void weigh(const Head& head, const Block& block, std::int64_t i, ScoresTile<T>& tile, RowState<T>& state,
              T* out) const {
     T* scores = tile.data + i * key_block;
-    const std::int64_t seen = visible(shape_, block, i);
+    const KeyRange seen = visible(shape_, head, block, i);
+    T* const visible_scores = scores + seen.first;
     hide(shape_, head, block, hidden, scores);
-    if (block.key == 0) {
-      start(seen, scores, state);
-    } else {
-      extend(seen, scores, state, shape_.head_width(), out);
+    if (state.sum == 0 && seen.count() > 0) {
+      start(seen.count(), visible_scores, state);
+    } else if (seen.count() > 0) {
+      extend(seen.count(), visible_scores, state, shape_.head_width(), out);
     }
     hide(shape_, head, block, T{0}, scores);  // needed since exponential() is never 0
-    if (shape_.dropout > 0) mask_.apply(first_draw(shape_, head, block, i), seen, scores, scores);
-    std::fill(scores + seen, scores + block.keys, T{0});
+    if (shape_.dropout > 0) {
+      const std::uint64_t draw = first_draw(shape_, head, block, i) + static_cast<std::uint64_t>(seen.first);
+      mask_.apply(draw, seen.count(), visible_scores, visible_scores);
+    }
+    seen.clear_others(block, scores);
   }
 
   // A hidden key's score: below every score, but so that no difference of two scores overflows. Its part of
@@ -156,6 +162,18 @@ void require_keys(const AttentionShape& shape) {
   }
 }
 
+void require_documents(const AttentionShape& shape) {
+  for (std::int64_t n = 0; shape.begins != nullptr && n < shape.samples * shape.sequence; ++n) {
+    const std::int64_t index = n % shape.sequence;
+    const std::int32_t least = index > 0 ? shape.begins[n - 1] : 0;
+    if (shape.begins[n] < least || shape.begins[n] > index)
+      throw InvalidInput("attention: the document of token " + std::to_string(index) + " of sample " +
+                         std::to_string(n / shape.sequence) + " begins at " +
+                         std::to_string(shape.begins[n]) + "; give an index from " + std::to_string(least) +
+                         " to " + std::to_string(index));
+  }
+}
+
 // Computes head by head, each widened to f32.
 template <Narrow T>
 void attend_widened(const AttentionShape& shape, const T* qkv, T* out, float* log_sum_exp) {
@@ -178,6 +196,7 @@ void attend_widened(const AttentionShape& shape, const T* qkv, T* out, float* lo
 template <class T>
 void attention(const AttentionShape& shape, const T* qkv, T* out, Sum<T>* log_sum_exp) {
   require_keys(shape);
+  require_documents(shape);
   if constexpr (is_narrow<T>) {
     attend_widened(shape, qkv, out, log_sum_exp);
   } else {

@@ -61,9 +61,10 @@ class Backward {
         dqkv_(dqkv),
         mask_(shape.random, shape.dropout) {}
 
-  // The last queries come first: they see every key, so they overwrite the gradients of keys and values, and
-  // the other queries add to these.
-  void run(const Head& head) const {
+  // Computes the gradients of a head's queries, adds to those of its keys and values from key `written` on,
+  // and overwrites those of the keys before. The last queries come first: each block of queries overwrites
+  // the gradients of the keys that no later one sees.
+  void run(const Head& head, std::int64_t written) const {
     const std::int64_t last = (shape_.sequence - 1) / query_block * query_block;
     for (std::int64_t row = last; row >= 0; row -= query_block) {
       Block block{row, std::min(query_block, shape_.sequence - row)};
@@ -72,21 +73,29 @@ class Backward {
         const std::int64_t at = output_offset(shape_, head) + (row + i) * shape_.width;
         weighted[i] = dot(shape_.head_width(), out_ + at, dout_ + at);
       }
+      const std::int64_t first = first_key(shape_, head, row);
       const std::int64_t keys = keys_seen(shape_, row, block.rows);
-      for (block.key = 0; block.key < keys; block.key += key_block) {
-        block.keys = std::min(key_block, keys - block.key);
-        run_block(head, block, weighted, row < last);
+      for (block.key = first; block.key < keys; block.key += block.keys) {
+        const std::int64_t end = block.key < written ? std::min(keys, written) : keys;
+        block.keys = std::min(key_block, end - block.key);
+        run_block(head, block, weighted, {block.key > first, block.key >= written});
       }
+      written = std::min(written, first);
     }
   }
 
  private:
-  void run_block(const Head& head, const Block& block, const T* weighted, bool add) const {
+  // The gradients to which a block adds; it overwrites the others.
+  struct Adds {
+    bool queries, keys;
+  };
+
+  void run_block(const Head& head, const Block& block, const T* weighted, const Adds& add) const {
     ScoresTile<T> tile;
     ScoresTile<T> gradient;
     const HeadRows<const T*> from = rows_of(shape_, head, qkv_);
     const HeadRows<T*> to = rows_of(shape_, head, dqkv_);
-    const std::int64_t stride = 3 * shape_.width;
+    const std::int64_t stride = shape_.packed_width();
     const T* dout = dout_ + output_offset(shape_, head);
     const T scale = score_scale<T>(shape_);
 
@@ -94,19 +103,20 @@ class Backward {
     const T* log_sum_exp = log_sum_exp_ + row_number(shape_, head) + block.row;
     for (std::int64_t i = 0; i < block.rows; ++i) {
       T* row = tile.data + i * key_block;
-      const std::int64_t seen = visible(shape_, block, i);
-      probabilities(seen, log_sum_exp[i], row);
-      std::fill(row + seen, row + block.keys, T{0});
+      const KeyRange seen = visible(shape_, head, block, i);
+      probabilities(seen.count(), log_sum_exp[i], row + seen.first);
+      seen.clear_others(block, row);
       hide(shape_, head, block, T{0}, row);
     }
     const ScoresTile<T>& weights = shape_.dropout > 0 ? drop(head, block, tile, gradient) : tile;
-    add_product(block, weights, dout + block.row * shape_.width, shape_.width, T{1}, to.values, add);
+    add_product(block, weights, dout + block.row * shape_.width, shape_.width, T{1}, to.values, add.keys);
 
     multiply_rows(shape_, block, dout, shape_.width, from.values, stride, T{1}, gradient);
     if (shape_.dropout > 0) drop(head, block, gradient, gradient);
     for (std::int64_t i = 0; i < block.rows; ++i) {
-      scores_gradient(visible(shape_, block, i), weighted[i], gradient.data + i * key_block,
-                      tile.data + i * key_block);
+      const KeyRange seen = visible(shape_, head, block, i);
+      const std::int64_t at = i * key_block + seen.first;
+      scores_gradient(seen.count(), weighted[i], gradient.data + at, tile.data + at);
     }
     multiply_here<T>({block.rows,
                       shape_.head_width(),
@@ -115,14 +125,14 @@ class Backward {
                       {from.keys + block.key * stride, stride},
                       to.queries + block.row * stride,
                       stride},
-                     scale, block.key > 0);
-    add_product(block, tile, from.queries + block.row * stride, stride, scale, to.keys, add);
+                     scale, add.queries);
+    add_product(block, tile, from.queries + block.row * stride, stride, scale, to.keys, add.keys);
   }
 
   // to[keys] (+)= scale * tile^T rows
   void add_product(const Block& block, const ScoresTile<T>& tile, const T* rows, std::int64_t rows_stride,
                    T scale, T* to, bool add) const {
-    const std::int64_t stride = 3 * shape_.width;
+    const std::int64_t stride = shape_.packed_width();
     multiply_here<T>({block.keys,
                       shape_.head_width(),
                       block.rows,
@@ -152,15 +162,26 @@ class Backward {
   DropoutMask mask_;
 };
 
-// Computes head by head, each widened to f32.
+// Calls body(head, written) for each query head, with `written` as Backward::run takes it: the heads of a
+// group one after another, since each adds to the gradients of the same keys and values.
+template <class Body>
+void for_each_head(const AttentionShape& shape, Body body) {
+  const std::int64_t group = shape.group();
+  parallel_for(shape.samples * shape.heads / group, 1, [&](std::int64_t number, std::int64_t) {
+    for (std::int64_t i = 0; i < group; ++i)
+      body(head_of(shape, number * group + i), i == 0 ? shape.sequence : 0);
+  });
+}
+
+// Computes head by head, each widened to f32. The gradients of a group's keys and values stay widened until
+// its last head has added to them.
 template <Narrow T>
 void differentiate_widened(const AttentionShape& shape, const T* qkv, const T* out, const float* log_sum_exp,
                            const T* dout, T* dqkv) {
   const std::int64_t sequence = shape.sequence;
   const std::int64_t width = shape.head_width();
   const std::int64_t part = sequence * width;
-  parallel_for(shape.samples * shape.heads, 1, [&](std::int64_t number, std::int64_t) {
-    const Head head = head_of(shape, number);
+  for_each_head(shape, [&](const Head& head, std::int64_t written) {
     const AttentionShape one = alone(shape, head);
     const std::int64_t at = output_offset(shape, head);
     float* const wide_qkv = thread_scratch<float>(8 * part);
@@ -171,7 +192,7 @@ void differentiate_widened(const AttentionShape& shape, const T* qkv, const T* o
     widen_rows(sequence, width, out + at, shape.width, width, wide_out);
     widen_rows(sequence, width, dout + at, shape.width, width, wide_dout);
     const float* const head_log_sum_exp = log_sum_exp + row_number(shape, head);
-    Backward<float>(one, wide_qkv, wide_out, head_log_sum_exp, wide_dout, wide_dqkv).run({});
+    Backward<float>(one, wide_qkv, wide_out, head_log_sum_exp, wide_dout, wide_dqkv).run({}, written);
     narrow_head(shape, head, wide_dqkv, dqkv);
   });
 }
@@ -185,8 +206,7 @@ void attention_backward(const AttentionShape& shape, const T* qkv, const T* out,
     differentiate_widened(shape, qkv, out, log_sum_exp, dout, dqkv);
   } else {
     const Backward<T> backward(shape, qkv, out, log_sum_exp, dout, dqkv);
-    parallel_for(shape.samples * shape.heads, 1,
-                 [&](std::int64_t number, std::int64_t) { backward.run(head_of(shape, number)); });
+    for_each_head(shape, [&](const Head& head, std::int64_t written) { backward.run(head, written); });
   }
 }
 

@@ -14,7 +14,6 @@ namespace stowage::cpu {
 // Queries and keys of one scores tile: 128 KiB in f64. The tile lives on the worker's stack.
 inline constexpr std::int64_t query_block = 64;
 inline constexpr std::int64_t key_block = 256;
-static_assert(key_block % query_block == 0, "else a causal row could see no key of a block");
 
 template <class T>
 struct ScoresTile {
@@ -30,7 +29,7 @@ inline Head head_of(const AttentionShape& shape, std::int64_t number) {
   return {number / shape.heads, number % shape.heads};
 }
 
-// First rows of a head's queries, keys and values in a [N, 3 width] tensor. P: pointer to const or not.
+// First rows of a head's queries, keys and values in a [N, packed width] tensor. P: pointer to const or not.
 template <class P>
 struct HeadRows {
   P queries, keys, values;
@@ -38,8 +37,9 @@ struct HeadRows {
 
 template <class P>
 HeadRows<P> rows_of(const AttentionShape& shape, const Head& head, P qkv) {
-  P queries = qkv + head.sample * shape.sequence * 3 * shape.width + head.index * shape.head_width();
-  return {queries, queries + shape.width, queries + 2 * shape.width};
+  P sample = qkv + head.sample * shape.sequence * shape.packed_width();
+  P keys = sample + shape.width + head.index / shape.group() * shape.head_width();
+  return {sample + head.index * shape.head_width(), keys, keys + shape.key_width()};
 }
 
 // Offset of a head's first row in a [N, width] tensor.
@@ -61,9 +61,35 @@ inline std::int64_t keys_seen(const AttentionShape& shape, std::int64_t row, std
   return shape.causal ? row + rows : shape.sequence;
 }
 
-// Returns how many of the block's keys its row `row + i` sees: at least one.
-inline std::int64_t visible(const AttentionShape& shape, const Block& block, std::int64_t i) {
-  return shape.causal ? std::min(block.keys, block.row + i + 1 - block.key) : block.keys;
+// Returns the first key that a query sees. It never falls from one query to the next, and a block of queries
+// sees every key from its first query's on.
+inline std::int64_t first_key(const AttentionShape& shape, const Head& head, std::int64_t query) {
+  std::int64_t first = shape.window > 0 ? std::max<std::int64_t>(0, query + 1 - shape.window) : 0;
+  if (shape.begins != nullptr)
+    first = std::max<std::int64_t>(first, shape.begins[head.sample * shape.sequence + query]);
+  return first;
+}
+
+// Keys [first, last), counted from a block's first key.
+struct KeyRange {
+  std::int64_t first = 0, last = 0;
+
+  std::int64_t count() const { return last - first; }
+  // Sets the scores of the block's other keys to zero.
+  template <class T>
+  void clear_others(const Block& block, T* scores) const {
+    std::fill(scores, scores + first, T{0});
+    std::fill(scores + last, scores + block.keys, T{0});
+  }
+};
+
+// Returns the block's keys that its row `row + i` sees, padding aside.
+inline KeyRange visible(const AttentionShape& shape, const Head& head, const Block& block, std::int64_t i) {
+  const std::int64_t query = block.row + i;
+  const std::int64_t first =
+      std::clamp<std::int64_t>(first_key(shape, head, query) - block.key, 0, block.keys);
+  const std::int64_t last = shape.causal ? std::min(block.keys, query + 1 - block.key) : block.keys;
+  return {first, std::max(first, last)};
 }
 
 // Puts `value` at the row's keys that padding hides.
@@ -90,7 +116,9 @@ inline AttentionShape alone(const AttentionShape& shape, const Head& head) {
   AttentionShape one = shape;
   one.samples = one.heads = 1;
   one.width = shape.head_width();
+  one.key_heads = 0;
   if (shape.seen != nullptr) one.seen += head.sample * shape.sequence;
+  if (shape.begins != nullptr) one.begins += head.sample * shape.sequence;
   one.random.first += static_cast<std::uint64_t>(row_number(shape, head) * shape.sequence);
   return one;
 }
@@ -113,7 +141,7 @@ void widen_head(const AttentionShape& shape, const Head& head, const T* qkv, flo
   const HeadRows<const T*> rows = rows_of(shape, head, qkv);
   const std::int64_t width = shape.head_width();
   for (const T* from : {rows.queries, rows.keys, rows.values}) {
-    widen_rows(shape.sequence, width, from, 3 * shape.width, 3 * width, to);
+    widen_rows(shape.sequence, width, from, shape.packed_width(), 3 * width, to);
     to += width;
   }
 }
@@ -122,7 +150,7 @@ void narrow_head(const AttentionShape& shape, const Head& head, const float* fro
   const HeadRows<T*> rows = rows_of(shape, head, dqkv);
   const std::int64_t width = shape.head_width();
   for (T* to : {rows.queries, rows.keys, rows.values}) {
-    narrow_rows(shape.sequence, width, from, 3 * width, 3 * shape.width, to);
+    narrow_rows(shape.sequence, width, from, 3 * width, shape.packed_width(), to);
     from += width;
   }
 }

@@ -23,7 +23,7 @@ namespace stowage::cuda {
 
 struct AttentionShape {
   std::int64_t samples = 0, heads = 1, sequence = 1;
-  std::int64_t width = 0;  // width of all heads together
+  std::int64_t width = 0;  // width of all query heads together
   bool causal = true;
   double dropout = 0;  // rate on the probabilities; the draw is [sample, head, row, column] of the stream
   RandomStream random = {};
@@ -32,15 +32,26 @@ struct AttentionShape {
   const std::int32_t* seen = nullptr;
   // The caller promises that in each sample of `seen` all seen positions come before the others.
   bool padded_at_end = false;
+  // Heads of keys, and of values; 0: as many as of queries. Query head h reads key head h / group().
+  std::int64_t key_heads = 0;
+  std::int64_t window = 0;  // a query sees its own key and window - 1 keys before it; 0: all before it
+  // [samples, sequence]: the index within the sample of the first token of a token's document. A query sees
+  // no key of another document. Null: a sample is one document. Indices that fall or lie behind their token
+  // give wrong results or rows of NaN.
+  const std::int32_t* begins = nullptr;
 
   std::int64_t head_width() const { return width / heads; }
+  // Query heads that share a key head.
+  std::int64_t group() const { return key_heads > 0 ? heads / key_heads : 1; }
+  std::int64_t key_width() const { return width / group(); }
+  std::int64_t packed_width() const { return width + 2 * key_width(); }
 };
 
 inline constexpr std::int64_t widest_head = 256;
 
-// qkv[N, 3 width] holds queries, keys and values side by side, each split in heads.
+// qkv[N, packed width] holds queries, keys and values side by side, each split in heads.
 // out[N, width] = dropout(softmax(q k^T / sqrt(head width))) v; log_sum_exp f32[samples, heads, sequence] of
-// the scaled scores.
+// the scaled scores. Requires that a window and `begins` come with a causal mask and without `seen`.
 template <class T>
 void attention(const AttentionShape& shape, const T* qkv, T* out, float* log_sum_exp, void* stream);
 
@@ -54,6 +65,7 @@ struct AttentionGradient {
   void* workspace = nullptr;  // workspace for cuDNN, aligned to 256 bytes; may be null
   std::size_t workspace_bytes = 0;
 };
+// Adds the gradients of a key head's keys and values over its query heads in a fixed order.
 template <class T>
 void attention_backward(const AttentionShape& shape, const AttentionGradient<T>& of, void* stream);
 

@@ -185,7 +185,10 @@ __device__ unsigned seen_scores(const AttentionGrid& grid, std::int64_t first_ow
   const std::int64_t first_query = rows_are_keys ? first_streamed : first_own;
   const std::int64_t first_key = rows_are_keys ? first_own : first_streamed;
   const std::int64_t last_key = first_key + block_side - 1;
-  if (grid.seen == nullptr && last_key < grid.sequence && (!grid.causal || last_key <= first_query))
+  const std::int64_t last_query =
+      first_query + block_side <= grid.sequence ? first_query + block_side - 1 : grid.sequence - 1;
+  if (grid.seen == nullptr && last_key < grid.sequence && (!grid.causal || last_key <= first_query) &&
+      first_key >= grid.first_key(last_query))
     return 0xffU;
   const LanePairs<rows_are_keys> pairs(first_own, first_streamed);
   unsigned bits = 0;

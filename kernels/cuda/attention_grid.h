@@ -2,6 +2,7 @@
 // and dropout.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 
@@ -14,19 +15,37 @@ namespace stowage::cuda {
 // The kernels' parameter, by value.
 struct AttentionGrid {
   std::int64_t heads, sequence, width, head_width;
-  std::int64_t first_head;  // the launch's first head, counted through all samples
+  std::int64_t group, key_width, stride;  // query heads of a key head; all key heads' width; qkv's row
+  std::int64_t first_head;                // the launch's first query head, counted through all samples
+  std::int32_t window;                    // the sequence, where there is no window
   bool causal, dropped, aligned;
   float scale;         // scale of scores
   float binary_scale;  // scale / ln 2: exp(scale x) = 2^(binary_scale x)
   DropoutMask mask;
-  // [samples, sequence], or null; within a kernel, of the block's sample (of_head).
-  const std::int32_t* seen;
+  const std::int32_t* seen;    // [samples, sequence], or null
+  const std::int32_t* begins;  // [samples, sequence], or null
+  std::int64_t first_token;    // within a kernel, of the block's sample (of_head)
 
-  // Returns the grid for the blocks of one head.
+  // Returns the grid for the blocks of one query head, or of a group's.
   __device__ AttentionGrid of_head(std::int64_t head) const {
     AttentionGrid grid = *this;
-    if (seen != nullptr) grid.seen += head / heads * sequence;
+    grid.first_token = head / heads * sequence;
     return grid;
+  }
+
+  // The first key that a query sees, padding aside; may be negative. It never falls from one query to the
+  // next. 32 bits, since registers are few. Requires query < sequence.
+  __device__ std::int32_t first_key(std::int64_t query) const {
+    const std::int32_t first = static_cast<std::int32_t>(query) + 1 - window;
+    if (begins == nullptr) return first;
+    const std::int32_t begin = begins[first_token + query];
+    return begin > first ? begin : first;
+  }
+  // The first key of the first tile of `rows` keys that queries from `query` on see. Requires query <
+  // sequence.
+  __device__ std::int64_t first_tile(std::int64_t query, int rows) const {
+    const std::int32_t first = first_key(query);
+    return first > 0 ? first / rows * rows : 0;
   }
 };
 
@@ -38,15 +57,20 @@ struct HeadPlace {
     out = head / grid.heads * grid.sequence * grid.width + head % grid.heads * grid.head_width;
     row = head * grid.sequence;
   }
-  // Start of the head's queries in [N, 3 width].
+  // Starts of the head's queries and of its keys in [N, packed width]; values are key_width behind keys.
   __device__ std::int64_t queries(const AttentionGrid& grid, std::int64_t head) const {
-    return head / grid.heads * grid.sequence * 3 * grid.width + head % grid.heads * grid.head_width;
+    return head / grid.heads * grid.sequence * grid.stride + head % grid.heads * grid.head_width;
+  }
+  __device__ std::int64_t keys(const AttentionGrid& grid, std::int64_t head) const {
+    return head / grid.heads * grid.sequence * grid.stride + grid.width +
+           head % grid.heads / grid.group * grid.head_width;
   }
 };
 
 __device__ inline bool sees(const AttentionGrid& grid, std::int64_t query, std::int64_t key) {
   return query < grid.sequence && key < grid.sequence && (!grid.causal || key <= query) &&
-         (grid.seen == nullptr || grid.seen[key] != 0);
+         static_cast<std::int32_t>(key) >= grid.first_key(query) &&
+         (grid.seen == nullptr || grid.seen[grid.first_token + key] != 0);
 }
 
 // Dropout's factor of a head's probability; `row` = number of the query through all heads.
@@ -58,18 +82,25 @@ __device__ inline float kept(const AttentionGrid& grid, std::int64_t row, std::i
 template <class T>
 AttentionGrid attention_grid(const AttentionShape& shape, bool aligned) {
   const double scale = 1 / std::sqrt(static_cast<double>(shape.head_width()));
-  return {shape.heads,
-          shape.sequence,
-          shape.width,
-          shape.head_width(),
-          0,
-          shape.causal,
-          shape.dropout > 0,
-          aligned && shape.head_width() % pack_size<T> == 0,
-          static_cast<float>(scale),
-          static_cast<float>(scale / 0.69314718055994530942),
-          DropoutMask(shape.random, shape.dropout),
-          shape.seen};
+  const std::int64_t window = shape.window > 0 ? std::min(shape.window, shape.sequence) : shape.sequence;
+  return {.heads = shape.heads,
+          .sequence = shape.sequence,
+          .width = shape.width,
+          .head_width = shape.head_width(),
+          .group = shape.group(),
+          .key_width = shape.key_width(),
+          .stride = shape.packed_width(),
+          .first_head = 0,
+          .window = static_cast<std::int32_t>(window),
+          .causal = shape.causal,
+          .dropped = shape.dropout > 0,
+          .aligned = aligned && shape.head_width() % pack_size<T> == 0,
+          .scale = static_cast<float>(scale),
+          .binary_scale = static_cast<float>(scale / 0.69314718055994530942),
+          .mask = DropoutMask(shape.random, shape.dropout),
+          .seen = shape.seen,
+          .begins = shape.begins,
+          .first_token = 0};
 }
 
 }  // namespace stowage::cuda

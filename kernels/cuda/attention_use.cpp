@@ -7,7 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <set>
-#include <tuple>
+#include <utility>
 
 #include "src/base/mutex.h"
 #include "stowage/error.h"
@@ -16,17 +16,22 @@ namespace stowage::cuda {
 namespace {
 
 std::string describe(const AttentionShape& shape, bool backward) {
-  return fmt::format("attention of {} samples, {} heads of {} elements, sequence {}{}{}{}, {}", shape.samples,
-                     shape.heads, shape.head_width(), shape.sequence, shape.causal ? ", causal" : "",
-                     shape.seen != nullptr ? ", padding" : "", shape.dropout > 0 ? ", dropout" : "",
-                     backward ? "backward" : "forward");
+  std::string text =
+      fmt::format("attention of {} samples, {} heads of {} elements, sequence {}{}{}{}", shape.samples,
+                  shape.heads, shape.head_width(), shape.sequence, shape.causal ? ", causal" : "",
+                  shape.seen != nullptr ? ", padding" : "", shape.dropout > 0 ? ", dropout" : "");
+  if (shape.group() > 1) text += fmt::format(", {} key heads", shape.key_heads);
+  if (shape.window > 0) text += fmt::format(", window {}", shape.window);
+  if (shape.begins != nullptr) text += ", documents";
+  return text + (backward ? ", backward" : ", forward");
 }
 
 class Refusals {
  public:
   void add(const AttentionShape& shape, bool backward, std::string_view reason) STOWAGE_EXCLUDES(mutex_) {
-    const Key key{shape.samples, shape.heads, shape.sequence,        shape.width,
-                  shape.causal,  backward,    shape.seen != nullptr, shape.dropout > 0};
+    const Key key{
+        {shape.samples, shape.heads, shape.sequence, shape.width, shape.key_heads, shape.window},
+        {shape.causal, backward, shape.seen != nullptr, shape.begins != nullptr, shape.dropout > 0}};
     const MutexLock lock(mutex_);
     if (!known_.insert(key).second) return;
     told_.push_back(fmt::format("{}: computed by our own kernels, since cuDNN does not: {}",
@@ -39,7 +44,7 @@ class Refusals {
   }
 
  private:
-  using Key = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, bool, bool, bool, bool>;
+  using Key = std::pair<std::array<std::int64_t, 6>, std::array<bool, 5>>;
   Mutex mutex_;
   std::set<Key> known_ STOWAGE_GUARDED_BY(mutex_);
   std::vector<std::string> told_ STOWAGE_GUARDED_BY(mutex_);

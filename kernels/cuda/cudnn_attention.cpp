@@ -1,5 +1,6 @@
 #include "kernels/cuda/cudnn_attention.h"
 
+#include <array>
 #include <map>
 #include <memory>
 #include <tuple>
@@ -18,16 +19,17 @@ class LaneAttention {
   explicit LaneAttention(void* stream) : device_(stream) {}
 
   const CudnnAnswer& ask(const AttentionShape& shape, DataType type, bool backward, std::size_t workspace) {
-    const Key key{shape.samples,       shape.heads, shape.sequence, shape.width, shape.causal,
-                  shape.padded_at_end, backward,    type,           workspace};
+    const Key key{{shape.samples, shape.heads, shape.group(), shape.sequence, shape.width, shape.window},
+                  {shape.causal, shape.padded_at_end, backward},
+                  type,
+                  workspace};
     const auto found = answers_.find(key);
     if (found != answers_.end()) return found->second;
     return answers_[key] = ask_cudnn(shape, type, backward, workspace, device_);
   }
 
  private:
-  using Key = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, bool, bool, bool, DataType,
-                         std::size_t>;
+  using Key = std::tuple<std::array<std::int64_t, 6>, std::array<bool, 3>, DataType, std::size_t>;
 
   CudnnDevice device_;
   std::map<Key, CudnnAnswer> answers_;
@@ -47,18 +49,23 @@ std::string_view not_asked(const AttentionShape& shape) {
   constexpr std::int64_t size = 2;  // bytes of an element
   constexpr auto statistic = static_cast<std::int64_t>(sizeof(float));
   if (shape.dropout != 0) return "dropout on the probabilities is drawn by our own kernels alone";
+  if (shape.begins != nullptr) return "documents are told apart by our own kernels alone";
   if (shape.seen != nullptr && !shape.padded_at_end)
     return "padding may stand anywhere; cuDNN takes padding at the end (AttentionOptions::padding_at_end)";
   if (shape.head_width() * size % 16 != 0) return "rows of heads are not aligned to 16 bytes";
-  if (shape.samples * shape.sequence * shape.width * size < 16 ||
+  if (shape.samples * shape.sequence * shape.key_width() * size < 16 ||
       shape.samples * shape.heads * shape.sequence * statistic < 16)
     return "a tensor has fewer than 16 bytes";
   return {};
 }
 
+// Places of the queries, keys and values of a slice that starts at this sample and query head.
 template <class T>
-void* part(const T* qkv, const AttentionShape& shape, std::int64_t index) {
-  return const_cast<T*>(qkv) + index * shape.width;
+std::array<void*, 3> parts(const T* qkv, const AttentionShape& shape, std::int64_t sample,
+                           std::int64_t head) {
+  T* const row = const_cast<T*>(qkv) + sample * shape.sequence * shape.packed_width();
+  T* const keys = row + shape.width + head / shape.group() * shape.head_width();
+  return {row + head * shape.head_width(), keys, keys + shape.key_width()};
 }
 
 // Counts the keys of the slice that starts at `sample`, in `lengths`, and names them as operands.
@@ -78,11 +85,11 @@ template <class T>
 void place(CudnnGraph& graph, const AttentionShape& shape, const AttentionGradient<T>& of,
            std::int64_t sample, std::int64_t head) {
   const std::int64_t at = sample * shape.sequence * shape.width + head * shape.head_width();
-  const std::int64_t packed_at = 3 * sample * shape.sequence * shape.width + head * shape.head_width();
   auto& places = graph.places();
-  for (std::int64_t i = 0; i < 3; ++i) {
-    places[queries + i] = part(of.qkv + packed_at, shape, i);
-    places[dqueries + i] = part(of.dqkv + packed_at, shape, i);
+  const auto from = parts(of.qkv, shape, sample, head), to = parts(of.dqkv, shape, sample, head);
+  for (std::size_t i = 0; i < 3; ++i) {
+    places[queries + static_cast<std::int64_t>(i)] = from[i];
+    places[dqueries + static_cast<std::int64_t>(i)] = to[i];
   }
   places[out] = const_cast<T*>(of.out + at);
   places[dout] = const_cast<T*>(of.dout + at);
@@ -104,9 +111,8 @@ std::string_view cudnn_attention(const AttentionShape& shape, const T* qkv, T* y
   CudnnGraph& graph = *answer.graph;
   place_lengths(graph, shape, 0, lane.scratch, stream);
   auto& places = graph.places();
-  places[queries] = part(qkv, shape, 0);
-  places[keys] = part(qkv, shape, 1);
-  places[values] = part(qkv, shape, 2);
+  const auto from = parts(qkv, shape, 0, 0);
+  for (std::size_t i = 0; i < 3; ++i) places[queries + static_cast<std::int64_t>(i)] = from[i];
   places[out] = y;
   places[statistics] = log_sum_exp;
   graph.execute(behind(lane.scratch, lengths_bytes(shape)), "attention");
@@ -123,11 +129,11 @@ std::string_view cudnn_attention_backward(const AttentionShape& shape, const Att
   if (answer.graph == nullptr) return answer.refusal;
   CudnnGraph& graph = *answer.graph;
   const SliceStarts samples(shape.samples, graph.slice().samples);
-  const SliceStarts heads(shape.heads, graph.slice().heads);
+  const SliceStarts groups(shape.heads / shape.group(), graph.slice().heads / shape.group());
   for (std::int64_t i = 0; i < samples.count(); ++i) {
     place_lengths(graph, shape, samples[i], of.workspace, stream);
-    for (std::int64_t k = 0; k < heads.count(); ++k) {
-      place(graph, shape, of, samples[i], heads[k]);
+    for (std::int64_t k = 0; k < groups.count(); ++k) {
+      place(graph, shape, of, samples[i], groups[k] * shape.group());
       graph.execute(behind(of.workspace, lengths_bytes(shape)), "attention_backward");
     }
   }

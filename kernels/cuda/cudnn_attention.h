@@ -2,16 +2,17 @@
 //
 // Both functions enqueue the work and return an empty text, or enqueue nothing and return why cuDNN does not
 // compute the shape; the text lives as long as the lane. Reasons: dropout (the random numbers are ours),
-// padding that may stand anywhere, rows of heads that are not aligned to 16 bytes, no cuDNN (cudnn_graph.h
-// says where it is looked for), a build without cudnn-frontend, or cuDNN's own refusal. The answer for a
-// shape and lane is found once and kept in LaneResources::attention, with the graph; it does not depend on
-// addresses, which count as aligned to 16 bytes.
+// documents, padding that may stand anywhere, rows of heads that are not aligned to 16 bytes, no cuDNN
+// (cudnn_graph.h says where it is looked for), a build without cudnn-frontend, or cuDNN's own refusal. The
+// answer for a shape and lane is found once and kept in LaneResources::attention, with the graph; it does not
+// depend on addresses, which count as aligned to 16 bytes.
 //
 // Forward takes its workspace from the lane's scratch (256 bytes on Hopper), backward from `of.workspace`.
 // Backward runs cuDNN's deterministic algorithm, which on Hopper wants samples * heads * (2 sequence^2 + 4
 // sequence) bytes (sequences rounded up to 64 and 128): with less, it runs in slices of samples, or of one
-// sample's heads, as large as fit. cuDNN calls log_sum_exp the statistics: natural logarithms, f32 [samples,
-// heads, sequence, 1]; both methods write and read the same values.
+// sample's groups of query heads, as large as fit. A slice has whole groups, since cuDNN overwrites the
+// gradients of the keys and values that a group shares. cuDNN calls log_sum_exp the statistics: natural
+// logarithms, f32 [samples, heads, sequence, 1]; both methods write and read the same values.
 //
 // Padding at the end is a number of keys for each sample, counted on the device (count_lengths) at the front
 // of the workspace. Queries are not padded, so padded rows of `out` and of the queries' gradient are as
@@ -46,7 +47,7 @@ struct PaddedSamples {
 void count_lengths(const PaddedSamples& shape, const std::int32_t* seen, std::int32_t* all,
                    std::int32_t* seen_keys, void* stream);
 
-// Zeroes the gradients of keys and values at positions that are not seen; dqkv[N, 3 width].
+// Zeroes the gradients of keys and values at positions that are not seen; dqkv[N, packed width].
 template <class T>
 void clear_padding(const AttentionShape& shape, T* dqkv, void* stream);
 

@@ -98,7 +98,7 @@ fe::error_t checked(cudnnStatus_t status) {
           fmt::format("{}: {}", fe::detail::get_error_string(status), fe::detail::get_last_error_string_())};
 }
 
-// Heads of a [N, columns * width] tensor as [samples, heads, sequence, head width].
+// Queries, keys and values in rows of qkv, and rows of out, as [samples, heads, sequence, head width].
 class Describer {
  public:
   Describer(const AttentionShape& shape, const AttentionSlice& slice, DataType type, fe::graph::Graph& graph)
@@ -112,8 +112,9 @@ class Describer {
     auto attributes = fe::graph::SDPA_attributes();
     attributes.set_name("attention").set_generate_stats(true);
     add_options(attributes);
-    auto [y, log_sum_exp] = graph_.sdpa(heads(queries, 3), heads(keys, 3), heads(values, 3), attributes);
-    write_heads(y, out, 1);
+    auto [y, log_sum_exp] = graph_.sdpa(heads(queries, of_queries()), heads(keys, of_keys()),
+                                        heads(values, of_keys()), attributes);
+    write_heads(y, out, of_out());
     write_rows(log_sum_exp, statistics);
   }
 
@@ -121,29 +122,41 @@ class Describer {
     auto attributes = fe::graph::SDPA_backward_attributes();
     attributes.set_name("attention_backward").set_deterministic_algorithm(true);
     add_options(attributes);
-    auto [dq, dk, dv] = graph_.sdpa_backward(heads(queries, 3), heads(keys, 3), heads(values, 3),
-                                             heads(out, 1), heads(dout, 1), rows(statistics), attributes);
-    write_heads(dq, dqueries, 3);
-    write_heads(dk, dkeys, 3);
-    write_heads(dv, dvalues, 3);
+    auto [dq, dk, dv] =
+        graph_.sdpa_backward(heads(queries, of_queries()), heads(keys, of_keys()), heads(values, of_keys()),
+                             heads(out, of_out()), heads(dout, of_out()), rows(statistics), attributes);
+    write_heads(dq, dqueries, of_queries());
+    write_heads(dk, dkeys, of_keys());
+    write_heads(dv, dvalues, of_keys());
   }
 
  private:
   using Sizes = std::vector<std::int64_t>;
 
+  // A slice's heads in a tensor, and the elements from one of the tensor's rows to the next.
+  struct Layout {
+    std::int64_t heads, row;
+  };
+  Layout of_queries() const { return {slice_.heads, shape_.packed_width()}; }
+  Layout of_keys() const { return {slice_.heads / shape_.group(), shape_.packed_width()}; }
+  Layout of_out() const { return {slice_.heads, shape_.width}; }
+
   template <class Attributes>
   void add_options(Attributes& attributes) const {
     attributes.set_attn_scale(static_cast<float>(1 / std::sqrt(static_cast<double>(shape_.head_width()))));
     if (shape_.causal) attributes.set_causal_mask(true);
+    // cuDNN's band is our window: key j counts for query i where j + bound > i.
+    if (shape_.window > 0 && shape_.window < shape_.sequence)
+      attributes.set_diagonal_band_left_bound(static_cast<int>(shape_.window));
     if (!shape_.padded_at_end) return;
     attributes.set_padding_mask(true)
         .set_seq_len_q(lengths(query_lengths))
         .set_seq_len_kv(lengths(key_lengths));
   }
 
-  TensorPointer heads(AttentionOperand id, std::int64_t columns) const {
+  TensorPointer heads(AttentionOperand id, const Layout& layout) const {
     return graph_.tensor(
-        fe::graph::Tensor_attributes().set_uid(id).set_dim(dimensions()).set_stride(strides(columns)));
+        fe::graph::Tensor_attributes().set_uid(id).set_dim(dimensions(layout)).set_stride(strides(layout)));
   }
   TensorPointer rows(AttentionOperand id) const {
     return graph_.tensor(fe::graph::Tensor_attributes()
@@ -159,8 +172,8 @@ class Describer {
                              .set_stride({1, 1, 1, 1})
                              .set_data_type(fe::DataType_t::INT32));
   }
-  void write_heads(const TensorPointer& tensor, AttentionOperand id, std::int64_t columns) const {
-    tensor->set_output(true).set_uid(id).set_dim(dimensions()).set_stride(strides(columns));
+  void write_heads(const TensorPointer& tensor, AttentionOperand id, const Layout& layout) const {
+    tensor->set_output(true).set_uid(id).set_dim(dimensions(layout)).set_stride(strides(layout));
   }
   void write_rows(const TensorPointer& tensor, AttentionOperand id) const {
     tensor->set_output(true)
@@ -170,10 +183,11 @@ class Describer {
         .set_data_type(fe::DataType_t::FLOAT);
   }
 
-  Sizes dimensions() const { return {slice_.samples, slice_.heads, shape_.sequence, shape_.head_width()}; }
-  Sizes strides(std::int64_t columns) const {
-    const std::int64_t row = columns * shape_.width;
-    return {shape_.sequence * row, shape_.head_width(), row, 1};
+  Sizes dimensions(const Layout& layout) const {
+    return {slice_.samples, layout.heads, shape_.sequence, shape_.head_width()};
+  }
+  Sizes strides(const Layout& layout) const {
+    return {shape_.sequence * layout.row, shape_.head_width(), layout.row, 1};
   }
   Sizes row_dimensions() const { return {slice_.samples, slice_.heads, shape_.sequence, 1}; }
   // A slice has all heads or a single sample: its rows lie side by side.
@@ -294,7 +308,9 @@ CudnnAnswer ask_cudnn(const AttentionShape& shape, DataType type, bool backward,
   if (shape.sequence % 4 != 0)
     return too_large(wanted, limit, "all heads, and rows of statistics in a slice are not 16-byte aligned");
   const AttentionSlice slice = slice_that_fits(shape, wanted, limit);
-  if (slice.heads == 0) return too_large(wanted / (shape.samples * shape.heads), limit, "one head");
+  if (slice.heads == 0)
+    return too_large(wanted / (shape.samples * shape.heads) * shape.group(), limit,
+                     shape.group() > 1 ? "one group of heads" : "one head");
   CudnnAnswer some = ask_for_slice(shape, slice, type, backward, device);
   if (some.graph == nullptr || some.graph->workspace_bytes() <= limit) return some;
   return too_large(some.graph->workspace_bytes(), limit, "a slice");

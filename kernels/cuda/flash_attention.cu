@@ -68,15 +68,14 @@ __global__ void __launch_bounds__(attention_threads, 1)
   const AttentionGrid grid = all_heads.of_head(head);
   const std::int64_t first = static_cast<std::int64_t>(gridDim.y - 1 - blockIdx.y) * rows;
   const HeadPlace place(grid, head);
-  const float* rows_of_head = qkv + place.queries(grid, head);
-  const std::int64_t stride = 3 * grid.width;
+  const float* rows_of_keys = qkv + place.keys(grid, head);
   const std::int64_t seen = grid.causal && first + rows < grid.sequence ? first + rows : grid.sequence;
 
   RowState states[Shape::own_rows];
   OwnResults<rows, width> results;
-  load_tile<rows, width>(grid, rows_of_head, stride, first, queries);
-  for (std::int64_t key = 0; key < seen; key += rows) {
-    load_tile<rows, width>(grid, rows_of_head + grid.width, stride, key, keys);
+  load_tile<rows, width>(grid, qkv + place.queries(grid, head), grid.stride, first, queries);
+  for (std::int64_t key = grid.first_tile(first, rows); key < seen; key += rows) {
+    load_tile<rows, width>(grid, rows_of_keys, grid.stride, key, keys);
     __syncthreads();
     float scores[Shape::own_rows][Shape::own_rows];
     multiply_tiles<rows, width>(queries, keys, scores);
@@ -92,7 +91,7 @@ __global__ void __launch_bounds__(attention_threads, 1)
       }
     }
     __syncthreads();
-    load_tile<rows, width>(grid, rows_of_head + 2 * grid.width, stride, key, keys);
+    load_tile<rows, width>(grid, rows_of_keys + grid.key_width, grid.stride, key, keys);
     __syncthreads();
     results.add_product(weights, keys);
     __syncthreads();

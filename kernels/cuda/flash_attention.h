@@ -1,14 +1,16 @@
 // Our own attention: tiles in shared memory, probabilities never stored (Dao et al., "FlashAttention"; Dao,
 // "FlashAttention-2", for the order of the loops and the warps' shares). Any head width up to 256, any
-// sequence, with or without dropout and padding. It computes the shapes that cuDNN does not: f32, dropout by
-// our random numbers, and all shapes if there is no cuDNN.
+// sequence, with or without dropout, padding, groups, a window and documents. It computes the shapes that
+// cuDNN does not: f32, dropout by our random numbers, documents, and all shapes if there is no cuDNN. Tiles
+// of keys that lie outside the window or the document of all of a tile's queries are skipped.
 //
 // Tensor cores multiply bf16 and f16 (fragments.h) and sum in f32; probabilities and gradients of scores are
 // rounded to the type before they are multiplied. Separate kernels compute f32 in plain f32 arithmetic.
 //
 // Backward takes two passes without atomics: blocks of the first sum the gradients of their keys and values
-// over the queries in order; blocks of the second sum the gradients of their queries over the keys. Scratch:
-// rows' sums of dout * out, an f32 for each row of as many heads at a time as fit.
+// over the queries of one query head of their group after another; blocks of the second sum the gradients of
+// their queries over the keys. Scratch: rows' sums of dout * out, an f32 for each row of as many groups of
+// heads at a time as fit.
 //
 // Expected of bf16 on an H100, counted from its data sheet and not measured: a token of a BERT base layer
 // (width 768, sequence 512) takes 4 * 512 * 768 operations forward and 14 * 512 * 768 backward, 1.6 + 5.6 ns
@@ -40,8 +42,8 @@ void flash_attention(const AttentionShape& shape, const T* qkv, T* out, float* l
 template <class T>
 void flash_attention_backward(const AttentionShape& shape, const AttentionGradient<T>& of, void* stream);
 
-// Tensors of backward's two passes, over heads [grid.first_head, grid.first_head + heads) of all samples'
-// heads: in f32 by plain arithmetic, in bf16 and f16 by tensor cores.
+// Tensors of backward's two passes, over query heads [grid.first_head, grid.first_head + heads) of all
+// samples' heads, whole groups: in f32 by plain arithmetic, in bf16 and f16 by tensor cores.
 template <class T>
 struct BackwardTensors {
   const T* qkv;

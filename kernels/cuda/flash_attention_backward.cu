@@ -104,37 +104,40 @@ __device__ void store_scores(const float (&scores)[own][own], float* tile) {
   }
 }
 
-// Blocks are (head, tile of keys). dvalues = weights^T dout, dkeys = scale gradients^T queries.
+// Blocks are (key head, tile of keys). dvalues = weights^T dout, dkeys = scale gradients^T queries, summed
+// over the query heads of the group in order.
 template <int rows, int width>
 __global__ void __launch_bounds__(attention_threads, 1)
     attention_backward_keys_kernel(AttentionGrid all_heads, BackwardTensors<float> of) {
   using Shape = TileShape<rows, width>;
   const BackwardTiles<rows, width> tiles;
-  const std::int64_t head = all_heads.first_head + blockIdx.x;
-  const AttentionGrid grid = all_heads.of_head(head);
+  const std::int64_t first_head = all_heads.first_head + blockIdx.x * all_heads.group;
+  const AttentionGrid grid = all_heads.of_head(first_head);
   const std::int64_t first = static_cast<std::int64_t>(blockIdx.y) * rows;
-  const HeadPlace place(grid, head);
-  const std::int64_t at = place.queries(grid, head);
-  const std::int64_t stride = 3 * grid.width;
+  const std::int64_t at = HeadPlace(grid, first_head).keys(grid, first_head);
 
   OwnResults<rows, width> dkeys;
   OwnResults<rows, width> dvalues;
-  load_tile<rows, width>(grid, of.qkv + at + grid.width, stride, first, tiles.keys);
-  load_tile<rows, width>(grid, of.qkv + at + 2 * grid.width, stride, first, tiles.values);
-  for (std::int64_t query = grid.causal ? first : 0; query < grid.sequence; query += rows) {
-    load_tile<rows, width>(grid, of.qkv + at, stride, query, tiles.queries);
-    load_tile<rows, width>(grid, of.dout + place.out, grid.width, query, tiles.dout);
-    __syncthreads();
-    ScoresGradient<Shape::own_rows> scores;
-    scores_gradient(grid, of, head, query, first, tiles, scores);
-    store_scores<rows, width, true>(scores.weights, tiles.weights);
-    __syncthreads();
-    dvalues.add_product(tiles.weights, tiles.dout);
-    __syncthreads();
-    store_scores<rows, width, true>(scores.gradients, tiles.weights);
-    __syncthreads();
-    dkeys.add_product(tiles.weights, tiles.queries);
-    __syncthreads();
+  load_tile<rows, width>(grid, of.qkv + at, grid.stride, first, tiles.keys);
+  load_tile<rows, width>(grid, of.qkv + at + grid.key_width, grid.stride, first, tiles.values);
+  for (std::int64_t head = first_head; head < first_head + grid.group; ++head) {
+    const HeadPlace place(grid, head);
+    for (std::int64_t query = grid.causal ? first : 0; query < grid.sequence; query += rows) {
+      if (grid.first_key(query) >= first + rows) break;
+      load_tile<rows, width>(grid, of.qkv + place.queries(grid, head), grid.stride, query, tiles.queries);
+      load_tile<rows, width>(grid, of.dout + place.out, grid.width, query, tiles.dout);
+      __syncthreads();
+      ScoresGradient<Shape::own_rows> scores;
+      scores_gradient(grid, of, head, query, first, tiles, scores);
+      store_scores<rows, width, true>(scores.weights, tiles.weights);
+      __syncthreads();
+      dvalues.add_product(tiles.weights, tiles.dout);
+      __syncthreads();
+      store_scores<rows, width, true>(scores.gradients, tiles.weights);
+      __syncthreads();
+      dkeys.add_product(tiles.weights, tiles.queries);
+      __syncthreads();
+    }
   }
   float scales[Shape::own_rows];
   float ones[Shape::own_rows];
@@ -143,8 +146,8 @@ __global__ void __launch_bounds__(attention_threads, 1)
     scales[i] = grid.scale;
     ones[i] = 1;
   }
-  dkeys.store(grid, scales, of.dqkv + at + grid.width, stride, first);
-  dvalues.store(grid, ones, of.dqkv + at + 2 * grid.width, stride, first);
+  dkeys.store(grid, scales, of.dqkv + at, grid.stride, first);
+  dvalues.store(grid, ones, of.dqkv + at + grid.key_width, grid.stride, first);
 }
 
 // Blocks are (head, tile of queries); the longest causal ones start first. dqueries = scale gradients keys.
@@ -157,16 +160,15 @@ __global__ void __launch_bounds__(attention_threads, 1)
   const AttentionGrid grid = all_heads.of_head(head);
   const std::int64_t first = static_cast<std::int64_t>(gridDim.y - 1 - blockIdx.y) * rows;
   const HeadPlace place(grid, head);
-  const std::int64_t at = place.queries(grid, head);
-  const std::int64_t stride = 3 * grid.width;
+  const std::int64_t at = place.queries(grid, head), keys_at = place.keys(grid, head);
   const std::int64_t seen = grid.causal && first + rows < grid.sequence ? first + rows : grid.sequence;
 
   OwnResults<rows, width> dqueries;
-  load_tile<rows, width>(grid, of.qkv + at, stride, first, tiles.queries);
+  load_tile<rows, width>(grid, of.qkv + at, grid.stride, first, tiles.queries);
   load_tile<rows, width>(grid, of.dout + place.out, grid.width, first, tiles.dout);
-  for (std::int64_t key = 0; key < seen; key += rows) {
-    load_tile<rows, width>(grid, of.qkv + at + grid.width, stride, key, tiles.keys);
-    load_tile<rows, width>(grid, of.qkv + at + 2 * grid.width, stride, key, tiles.values);
+  for (std::int64_t key = grid.first_tile(first, rows); key < seen; key += rows) {
+    load_tile<rows, width>(grid, of.qkv + keys_at, grid.stride, key, tiles.keys);
+    load_tile<rows, width>(grid, of.qkv + keys_at + grid.key_width, grid.stride, key, tiles.values);
     __syncthreads();
     ScoresGradient<Shape::own_rows> scores;
     scores_gradient(grid, of, head, first, key, tiles, scores);
@@ -177,16 +179,18 @@ __global__ void __launch_bounds__(attention_threads, 1)
   }
   float scales[Shape::own_rows];
   for (float& scale : scales) scale = grid.scale;
-  dqueries.store(grid, scales, of.dqkv + at, stride, first);
+  dqueries.store(grid, scales, of.dqkv + at, grid.stride, first);
 }
 
 template <int rows, int width>
 void launch_passes(const AttentionGrid& grid, std::int64_t heads, const BackwardTensors<float>& of,
                    void* stream) {
-  const LaunchShape shape{
-      {heads, blocks_for(grid.sequence, rows)}, attention_threads, flash_backward_shared<rows, width>};
-  launch(attention_backward_keys_kernel<rows, width>, "attention_backward", shape, stream, grid, of);
-  launch(attention_backward_queries_kernel<rows, width>, "attention_backward", shape, stream, grid, of);
+  const std::int64_t tiles = blocks_for(grid.sequence, rows);
+  constexpr std::size_t shared_bytes = flash_backward_shared<rows, width>;
+  launch(attention_backward_keys_kernel<rows, width>, "attention_backward",
+         {{heads / grid.group, tiles}, attention_threads, shared_bytes}, stream, grid, of);
+  launch(attention_backward_queries_kernel<rows, width>, "attention_backward",
+         {{heads, tiles}, attention_threads, shared_bytes}, stream, grid, of);
 }
 
 void launch_backward(const AttentionGrid& grid, std::int64_t heads, const BackwardTensors<float>& of,
@@ -196,7 +200,7 @@ void launch_backward(const AttentionGrid& grid, std::int64_t heads, const Backwa
   launch_passes<16, 256>(grid, heads, of, stream);
 }
 
-// Computes the gradients of heads [grid.first_head, grid.first_head + heads) of all samples' heads.
+// Computes the gradients of query heads [grid.first_head, grid.first_head + heads) of all samples' heads.
 template <class T>
 void run_heads(const AttentionGrid& grid, std::int64_t heads, const AttentionGradient<T>& of, float* delta,
                void* stream) {
@@ -211,8 +215,10 @@ template <class T>
 void flash_attention_backward(const AttentionShape& shape, const AttentionGradient<T>& of, void* stream) {
   constexpr std::int64_t most_delta_bytes = 8 << 20;
   const std::int64_t all = shape.samples * shape.heads;
-  const std::int64_t row_bytes = shape.sequence * static_cast<std::int64_t>(sizeof(float));
-  const std::int64_t at_once = std::clamp<std::int64_t>(most_delta_bytes / row_bytes, 1, all);
+  const std::int64_t group = shape.group();
+  const std::int64_t group_bytes = group * shape.sequence * static_cast<std::int64_t>(sizeof(float));
+  const std::int64_t at_once =
+      std::clamp<std::int64_t>(most_delta_bytes / group_bytes, 1, all / group) * group;
   auto* delta = scratch_for<float>(stream, at_once * shape.sequence, "attention_backward");
   AttentionGrid grid =
       attention_grid<T>(shape, is_aligned(of.qkv) && is_aligned(of.dout) && is_aligned(of.dqkv));

@@ -79,7 +79,7 @@ class ForwardRows {
 
   __device__ void add(const OwnRows<T, width>& queries, std::int64_t first_key, const T* keys,
                       const T* values) {
-    if (first_key >= seen_) return;
+    if (first_key >= seen_ || first_key + streamed_keys<width> <= grid_.first_key(first_)) return;
     SumsFragment scores[blocks];
 #pragma unroll
     for (int b = 0; b < blocks; ++b) {
@@ -136,21 +136,21 @@ __global__ void __launch_bounds__(tensor_threads, tensor_blocks)
   const std::int64_t head = all_heads.first_head + blockIdx.x;
   const AttentionGrid grid = all_heads.of_head(head);
   const HeadPlace place(grid, head);
-  const T* const rows = qkv + place.queries(grid, head);
-  const std::int64_t stride = 3 * grid.width;
+  const T* const key_rows = qkv + place.keys(grid, head);
   const std::int64_t first = static_cast<std::int64_t>(gridDim.y - 1 - blockIdx.y) * owned_rows;
   const std::int64_t last = first + owned_rows;
   const std::int64_t seen = grid.causal && last < grid.sequence ? last : grid.sequence;
   const int own = static_cast<int>(threadIdx.x) / warp_size * block_side;
 
-  load_rows<width>(grid, rows, stride, first, owned_rows, queries);
+  load_rows<width>(grid, qkv + place.queries(grid, head), grid.stride, first, owned_rows, queries);
   __syncthreads();
   const OwnRows<T, width> own_queries(queries + fragment_tile<width>(own));
   ForwardRows<T, width> results(grid, place.row, first + own);
-  for (std::int64_t key = 0; key < seen; key += streamed_keys<width>) {
+  for (std::int64_t key = grid.first_tile(first, streamed_keys<width>); key < seen;
+       key += streamed_keys<width>) {
     __syncthreads();  // waits until all have read the previous tiles
-    load_rows<width>(grid, rows + grid.width, stride, key, streamed_keys<width>, keys);
-    load_rows<width>(grid, rows + 2 * grid.width, stride, key, streamed_keys<width>, values);
+    load_rows<width>(grid, key_rows, grid.stride, key, streamed_keys<width>, keys);
+    load_rows<width>(grid, key_rows + grid.key_width, grid.stride, key, streamed_keys<width>, values);
     __syncthreads();
     results.add(own_queries, key, keys, values);
   }

@@ -23,10 +23,11 @@ __global__ void count_lengths_kernel(std::int64_t sequence, const std::int32_t* 
 
 // A block clears one token's keys and values, which lie behind its queries.
 template <class T>
-__global__ void clear_padding_kernel(std::int64_t width, const std::int32_t* seen, T* dqkv) {
+__global__ void clear_padding_kernel(std::int64_t width, std::int64_t packed_width, const std::int32_t* seen,
+                                     T* dqkv) {
   if (seen[blockIdx.x] != 0) return;
-  T* const keys = dqkv + blockIdx.x * 3 * width + width;
-  for (std::int64_t i = threadIdx.x; i < 2 * width; i += blockDim.x) keys[i] = static_cast<T>(0.0F);
+  T* const row = dqkv + blockIdx.x * packed_width;
+  for (std::int64_t i = width + threadIdx.x; i < packed_width; i += blockDim.x) row[i] = static_cast<T>(0.0F);
 }
 
 void count_lengths(const PaddedSamples& shape, const std::int32_t* seen, std::int32_t* all,
@@ -38,7 +39,7 @@ void count_lengths(const PaddedSamples& shape, const std::int32_t* seen, std::in
 template <class T>
 void clear_padding(const AttentionShape& shape, T* dqkv, void* stream) {
   launch(clear_padding_kernel<T>, "attention_backward", {{shape.samples * shape.sequence}, padding_threads},
-         stream, shape.width, shape.seen, dqkv);
+         stream, shape.width, shape.packed_width(), shape.seen, dqkv);
 }
 
 template void clear_padding(const AttentionShape&, Bfloat16*, void*);

@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <string>
 
+#include "src/nn/attention_shape.h"
 #include "src/nn/kernel_call.h"
 #include "stowage/launch_table.h"
 
@@ -56,23 +57,10 @@ class TransformerAdapters {
     return shape;
   }
 
-  // Requires qkv as operand 0, and the mask of seen positions, if there is one, as operand `seen`.
-  static typename Kernels::AttentionShape attention_shape(const KernelCall& call, std::size_t seen) {
-    typename Kernels::AttentionShape shape;
-    shape.heads = call.positive("heads");
-    shape.sequence = call.positive("sequence");
-    shape.samples = call.rows(0) / shape.sequence;
-    shape.width = call.columns(0) / 3;
-    shape.causal = call.integer("causal") != 0;
-    shape.dropout = call.real("dropout");
-    shape.random = call.random();
-    if (call.columns(0) != 3 * shape.width || shape.width % shape.heads != 0) {
-      call.fail("needs queries, keys and values that divide into its heads");
-    }
-    if (call.rows(0) % shape.sequence != 0) call.fail("needs whole sequences");
-    if (seen < call.reads()) shape.seen = call.tokens(seen, call.rows(0)).data();
-    shape.padded_at_end = shape.seen != nullptr && call.integer_if_present("padding_at_end") != 0;
-    return shape;
+  // Requires qkv as operand 0, and the seen positions or the documents' begins, if there are any, as operand
+  // `optional`.
+  static typename Kernels::AttentionShape attention_shape(const KernelCall& call, std::size_t optional) {
+    return nn::attention_shape<typename Kernels::AttentionShape>(call, optional);
   }
 
   static typename Kernels::Logits logits_shape(const KernelCall& call) {

@@ -168,6 +168,25 @@ TEST(LaunchTable, DropsTheSameProbabilitiesOfABatchInParts) {
   EXPECT_EQ(attend(0, 3), parts);
 }
 
+// The second half of a batch of two samples, in which a document begins at the second token.
+TEST(LaunchTable, TakesItsPartOfTheBatchsDocuments) {
+  std::vector<float> qkv{0, 0, 1, 0, 0, 2, 0, 0, 3}, out(3), log_sum_exp(3);
+  std::vector<std::int32_t> begins{0, 0, 0, 0, 1, 1};
+  Launcher attention("attention", {{"heads", std::int64_t{1}},
+                                   {"sequence", std::int64_t{3}},
+                                   {"causal", std::int64_t{1}},
+                                   {"dropout", 0.0},
+                                   {"key", std::int64_t{0}},
+                                   {"documents", std::int64_t{1}},
+                                   {"first_token", std::int64_t{3}}});
+  attention.read(qkv, {3, 3});
+  attention.read(begins, {6});
+  attention.write(out, {3, 1});
+  attention.write(log_sum_exp, {1, 1, 3});
+  attention.run();
+  EXPECT_THAT(out, testing::ElementsAre(1, 2, 2.5F));
+}
+
 TEST(LaunchTable, HoldsEveryKernelOfTheContract) {
   const LaunchTable table = cpu_launch_table();
   for (const char* kernel : {"embedding",
@@ -394,6 +413,29 @@ TYPED_TEST(LaunchTypes, AttentionRefusesHeadsThatDoNotDivide) {
   attention.write(out, {4, 3});
   attention.write(log_sum_exp, {1, 2, 4});
   EXPECT_NE(attention.complaint().find("'h.0.tested' (kernel 'attention')"), std::string::npos);
+}
+
+TEST(LaunchInput, AttentionRefusesGroupsAndMasksThatDoNotFit) {
+  const auto complaint = [](std::int64_t key_heads, std::int64_t causal, bool documents, std::size_t begins) {
+    std::vector<float> qkv(4 * 8), out(4 * 4), log_sum_exp(16);
+    std::vector<std::int32_t> given(begins);
+    Attributes attributes{{"heads", std::int64_t{4}}, {"key_heads", key_heads}, {"sequence", std::int64_t{4}},
+                          {"causal", causal},         {"dropout", 0.0},         {"key", std::int64_t{0}}};
+    if (documents) attributes["documents"] = std::int64_t{1};
+    Launcher attention("attention", attributes);
+    attention.read(qkv, {4, 8});
+    if (begins > 0) attention.read(given, {static_cast<std::int64_t>(begins)});
+    attention.write(out, {4, 4});
+    attention.write(log_sum_exp, {1, 4, 4});
+    return attention.complaint();
+  };
+  EXPECT_EQ(complaint(2, 1, true, 4), "");
+  EXPECT_THAT(complaint(0, 1, false, 0), testing::HasSubstr("needs a positive attribute 'key_heads'"));
+  EXPECT_THAT(complaint(3, 1, false, 0), testing::HasSubstr("needs a multiple of its key heads as heads"));
+  EXPECT_THAT(complaint(1, 1, false, 0), testing::HasSubstr("that divide into its heads"));
+  EXPECT_THAT(complaint(2, 1, true, 0), testing::HasSubstr("needs the begins of its documents"));
+  EXPECT_THAT(complaint(2, 0, true, 4), testing::HasSubstr("without a causal mask, or with padding"));
+  EXPECT_THAT(complaint(2, 1, true, 3), testing::HasSubstr("takes more tokens than the batch has"));
 }
 
 TEST(LaunchInput, MissingAttributeOperandOrTypeIsNamed) {

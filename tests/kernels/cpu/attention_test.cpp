@@ -14,6 +14,9 @@ static void PrintTo(const AttentionShape& shape, std::ostream* out) {
   *out << shape.samples << " samples " << shape.heads << " heads " << shape.sequence << 'x' << shape.width
        << (shape.causal ? " causal" : "") << (shape.dropout > 0 ? " dropout" : "")
        << (shape.seen != nullptr ? " padding" : "");
+  if (shape.key_heads > 0) *out << ' ' << shape.key_heads << " key heads";
+  if (shape.window > 0) *out << " window " << shape.window;
+  if (shape.begins != nullptr) *out << " documents";
 }
 
 namespace {
@@ -27,8 +30,11 @@ class Reference {
 
   std::size_t index(std::int64_t head, std::int64_t row, std::int64_t c, std::int64_t part) const {
     const std::int64_t n = head / shape_.heads * shape_.sequence + row;
-    return static_cast<std::size_t>(n * 3 * shape_.width + part * shape_.width +
-                                    head % shape_.heads * shape_.head_width() + c);
+    const std::int64_t key_heads = shape_.key_heads > 0 ? shape_.key_heads : shape_.heads;
+    const std::int64_t of_query = head % shape_.heads;
+    const std::int64_t key_head = of_query / (shape_.heads / key_heads);
+    const std::int64_t place = part == 0 ? of_query : shape_.heads + (part - 1) * key_heads + key_head;
+    return static_cast<std::size_t>((n * (shape_.heads + 2 * key_heads) + place) * shape_.head_width() + c);
   }
   std::size_t out_index(std::int64_t head, std::int64_t row, std::int64_t c) const {
     const std::int64_t n = head / shape_.heads * shape_.sequence + row;
@@ -42,6 +48,12 @@ class Reference {
     return word < dropout_threshold(shape_.dropout) ? 0 : 1 / (1 - shape_.dropout);
   }
   std::int64_t seen(std::int64_t row) const { return shape_.causal ? row + 1 : shape_.sequence; }
+  bool hidden(std::int64_t head, std::int64_t row, std::int64_t key) const {
+    const std::int64_t first = head / shape_.heads * shape_.sequence;
+    return (shape_.seen != nullptr && shape_.seen[first + key] == 0) ||
+           (shape_.window > 0 && row - key >= shape_.window) ||
+           (shape_.begins != nullptr && key < shape_.begins[first + row]);
+  }
   double scale() const { return 1 / std::sqrt(static_cast<double>(shape_.head_width())); }
 
   std::vector<double> scores(const std::vector<double>& qkv, std::int64_t head, std::int64_t row) const {
@@ -51,16 +63,14 @@ class Reference {
       for (std::int64_t c = 0; c < shape_.head_width(); ++c) {
         sum += qkv[index(head, row, c, 0)] * qkv[index(head, key, c, 1)];
       }
-      const std::int64_t position = head / shape_.heads * shape_.sequence + key;
-      const bool hidden = shape_.seen != nullptr && shape_.seen[position] == 0;
-      result.push_back(hidden ? -std::numeric_limits<double>::infinity() : sum * scale());
+      result.push_back(hidden(head, row, key) ? -std::numeric_limits<double>::infinity() : sum * scale());
     }
     return result;
   }
 
   // out, log_sum_exp
   std::vector<double> forward(const std::vector<double>& qkv) const {
-    std::vector<double> out(qkv.size() / 3);
+    std::vector<double> out(static_cast<std::size_t>(shape_.samples * shape_.sequence * shape_.width));
     std::vector<double> sums;
     for_rows([&](std::int64_t head, std::int64_t row) {
       const std::vector<double> s = scores(qkv, head, row);
@@ -124,10 +134,11 @@ struct AttentionCase {
   AttentionShape shape;
 
   std::int64_t elements() const { return shape.samples * shape.sequence * shape.width; }
+  std::int64_t packed_elements() const { return shape.samples * shape.sequence * shape.packed_width(); }
 
   template <class T>
   std::vector<T> qkv() const {
-    return numbers<T>(3 * elements(), 1, 2);
+    return numbers<T>(packed_elements(), 1, 2);
   }
   template <class T>
   std::vector<T> dout() const {
@@ -147,7 +158,7 @@ struct AttentionCase {
   template <class T>
   std::vector<T> run() const {
     const std::vector<T> made = forward(qkv<T>());
-    std::vector<T> dqkv = unwritten<T>(3 * elements());
+    std::vector<T> dqkv = unwritten<T>(packed_elements());
     attention_backward(shape, qkv<T>().data(), made.data(), made.data() + elements(), dout<T>().data(),
                        dqkv.data());
     return joined({made, dqkv});
@@ -169,9 +180,11 @@ TEST_P(Attention, AgreesWithTheDefinition) {
 }
 
 // Scores are sums over a head's width of products up to 4, thus of at most 20; their roundings, 20
-// units or so, enter each probability relatively. Gradients of values add `sequence` of these.
+// units or so, enter each probability relatively. Gradients of values add `sequence` of these for each query
+// head of a group.
 TEST_P(Attention, WorkTypeAgrees) {
-  expect_work_type_agrees(attention_case, 8.0 * static_cast<double>(20 + GetParam().head_width()) * unit);
+  const auto terms = static_cast<double>(GetParam().group() * (20 + GetParam().head_width()));
+  expect_work_type_agrees(attention_case, 8.0 * terms * unit);
 }
 
 TEST_P(Attention, HasTheSameBitsForAnyThreadCount) { expect_same_bits(attention_case); }
@@ -187,6 +200,32 @@ std::vector<std::int32_t> some_positions() {
   return seen;
 }
 const std::vector<std::int32_t> seen = some_positions();
+
+// Documents of two samples of 333: of one token, up to a block's end, across blocks; and a single one.
+std::vector<std::int32_t> some_documents() {
+  std::vector<std::int32_t> begins(2 * 333, 0);
+  for (const std::int32_t begin : {5, 6, 64, 100, 320})
+    std::fill(begins.begin() + begin, begins.begin() + 333, begin);
+  return begins;
+}
+const std::vector<std::int32_t> documents = some_documents();
+
+AttentionShape grouped(AttentionShape shape, std::int64_t key_heads, std::int64_t window = 0,
+                       const std::int32_t* begins = nullptr) {
+  shape.key_heads = key_heads;
+  shape.window = window;
+  shape.begins = begins;
+  return shape;
+}
+
+// Windows shorter than a block of queries, and longer than a block of keys.
+INSTANTIATE_TEST_SUITE_P(
+    Groups, Attention,
+    ::testing::Values(grouped({2, 6, 70, 48, false}, 2), grouped({1, 2, 100, 16, true}, 2, 1),
+                      grouped({1, 1, 333, 8, true, 0.2, stream}, 1, 300),
+                      grouped({1, 1, 333, 8, true}, 0, 0, documents.data()),
+                      grouped({2, 2, 333, 8, true, 0.2, stream}, 1, 70, documents.data())),
+    stowage::test::printed_name);
 
 INSTANTIATE_TEST_SUITE_P(
     Shapes, Attention,

@@ -260,6 +260,30 @@ TYPED_TEST(NarrowKernels, Attends) {
     });
 }
 
+// Gradients of shared keys and values are added in f32.
+TYPED_TEST(NarrowKernels, AttendsInGroups) {
+  using N = TypeParam;
+  expect_rounded_once<N>([]<class T>(T) {
+    AttentionShape shape{2, 4, 300, 4 * 10, true, 0.2, {7, 1, 2, 40}};
+    shape.key_heads = 2;
+    shape.window = 90;
+    std::vector<std::int32_t> begins(600, 0);
+    std::fill(begins.begin() + 40, begins.begin() + 300, 40);
+    shape.begins = begins.data();
+    const auto qkv = draws<N, T>(600 * 80, 1, 2), dout = draws<N, T>(600 * 40, 2);
+    auto out = unwritten<T>(600 * 40), dqkv = unwritten<T>(600 * 80);
+    auto log_sum_exp = unwritten<float>(2 * 4 * 300);
+    attention(shape, qkv.data(), out.data(), log_sum_exp.data());
+    const auto given = draws<N, T>(600 * 40, 3);  // the same for both types
+    attention_backward(shape, qkv.data(), given.data(), log_sum_exp.data(), dout.data(), dqkv.data());
+    std::vector<float> all;
+    append<N>(all, out);
+    append<N>(all, dqkv);
+    all.insert(all.end(), log_sum_exp.begin(), log_sum_exp.end());
+    return all;
+  });
+}
+
 std::vector<std::int32_t> some_targets(int rows, int vocabulary) {
   std::mt19937 generator(7);
   std::vector<std::int32_t> targets;

@@ -9,8 +9,9 @@ namespace {
 
 constexpr std::int64_t mebibyte = std::int64_t{1} << 20;
 
-AttentionShape shape_of(std::int64_t samples, std::int64_t heads) {
+AttentionShape shape_of(std::int64_t samples, std::int64_t heads, std::int64_t key_heads = 0) {
   AttentionShape shape;
+  shape.key_heads = key_heads;
   shape.samples = samples;
   shape.heads = heads;
   shape.sequence = 8;
@@ -38,6 +39,19 @@ TEST(AttentionSlices, TakesHeadsOfOneSampleWhereItDoesNotFit) {
 TEST(AttentionSlices, TakesNothingWhereNoHeadFits) {
   EXPECT_EQ(slice(4, 12, 1).heads, 0);  // 64 KiB are kept back
   EXPECT_EQ(slice(4, 12, 0).heads, 0);
+}
+
+// With one MiB a query head, and groups of four.
+TEST(AttentionSlices, TakesWholeGroups) {
+  const auto slice_of_groups = [](std::int64_t mebibytes) {
+    return slice_that_fits(shape_of(2, 12, 3), 24 * mebibyte, mebibytes * mebibyte);
+  };
+  EXPECT_EQ(slice_of_groups(4).heads, 0);  // 64 KiB are kept back
+  EXPECT_EQ(slice_of_groups(8).heads, 4);
+  EXPECT_EQ(slice_of_groups(12).heads, 8);
+  EXPECT_EQ(slice_of_groups(24).samples, 1);
+  EXPECT_EQ(slice_of_groups(24).heads, 12);
+  EXPECT_EQ(slice_of_groups(25).samples, 2);
 }
 
 TEST(AttentionSlices, FitAndCoverEverything) {

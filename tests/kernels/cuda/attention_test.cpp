@@ -16,9 +16,14 @@ struct Sizes {
   std::int64_t samples, heads, sequence, head_width;
   bool causal = true;
   double dropout = 0;
+  std::int64_t key_heads = 0;  // 0: as many as heads
+  std::int64_t window = 0;
+  std::vector<double> begins = {};  // of the tokens' documents, or empty
 
   std::int64_t tokens() const { return samples * sequence; }
   std::int64_t width() const { return heads * head_width; }
+  std::int64_t group() const { return key_heads > 0 ? heads / key_heads : 1; }
+  std::int64_t packed_width() const { return width() + 2 * width() / group(); }
 };
 
 // How far results in bf16 may be off the exact ones because a probability, and the gradient of a score, is
@@ -40,15 +45,15 @@ class RoundingErrors {
   }
 
   std::vector<double> of_dqkv() const {
-    std::vector<double> errors(static_cast<std::size_t>(sizes_.tokens() * 3 * sizes_.width()));
+    std::vector<double> errors(static_cast<std::size_t>(sizes_.tokens() * sizes_.packed_width()));
     for_each_pair([&](const Pair& pair, double weight) {
       const double* dout = reads_[3].values.data() + wide(pair.query, pair.head);
       const double dp = dot(dout, of_qkv(2, pair.key, pair.head));
       const double delta = dot(dout, reads_[1].values.data() + wide(pair.query, pair.head));
       const double gradient = weight * (std::abs(dp) + std::abs(delta)) * scale();
-      add(gradient, of_qkv(1, pair.key, pair.head), errors.data() + thrice_wide(0, pair.query, pair.head));
-      add(gradient, of_qkv(0, pair.query, pair.head), errors.data() + thrice_wide(1, pair.key, pair.head));
-      add(weight, dout, errors.data() + thrice_wide(2, pair.key, pair.head));
+      add(gradient, of_qkv(1, pair.key, pair.head), errors.data() + packed(0, pair.query, pair.head));
+      add(gradient, of_qkv(0, pair.query, pair.head), errors.data() + packed(1, pair.key, pair.head));
+      add(weight, dout, errors.data() + packed(2, pair.key, pair.head));
     });
     return errors;
   }
@@ -61,11 +66,15 @@ class RoundingErrors {
   std::int64_t wide(std::int64_t token, std::int64_t head) const {
     return token * sizes_.width() + head * sizes_.head_width;
   }
-  std::int64_t thrice_wide(std::int64_t part, std::int64_t token, std::int64_t head) const {
-    return (token * 3 + part) * sizes_.width() + head * sizes_.head_width;
+  // Part 0: the query head's queries; 1 and 2: the keys and values that it reads.
+  std::int64_t packed(std::int64_t part, std::int64_t token, std::int64_t head) const {
+    const std::int64_t key_heads = sizes_.heads / sizes_.group();
+    const std::int64_t place =
+        part == 0 ? head : sizes_.heads + (part - 1) * key_heads + head / sizes_.group();
+    return token * sizes_.packed_width() + place * sizes_.head_width;
   }
   const double* of_qkv(std::int64_t part, std::int64_t token, std::int64_t head) const {
-    return reads_[0].values.data() + thrice_wide(part, token, head);
+    return reads_[0].values.data() + packed(part, token, head);
   }
   double scale() const { return 1 / std::sqrt(static_cast<double>(sizes_.head_width)); }
   double dot(const double* a, const double* b) const {
@@ -94,7 +103,10 @@ class RoundingErrors {
                               std::int64_t head) const {
     std::vector<double> row;
     for (std::int64_t key = first; key < first + keys; ++key) {
-      const bool hidden = seen_ != nullptr && seen_[key] == 0;
+      const bool hidden = (seen_ != nullptr && seen_[key] == 0) ||
+                          (sizes_.window > 0 && query - key >= sizes_.window) ||
+                          (!sizes_.begins.empty() &&
+                           static_cast<double>(key - first) < sizes_.begins[static_cast<std::size_t>(query)]);
       row.push_back(hidden ? -std::numeric_limits<double>::infinity()
                            : scale() * dot(of_qkv(0, query, head), of_qkv(1, key, head)));
     }
@@ -130,15 +142,23 @@ class CudaAttention : public CudaKernelTest {
   }
 
   static Attributes attributes(const Sizes& sizes) {
-    return {{"heads", sizes.heads},
-            {"sequence", sizes.sequence},
-            {"causal", std::int64_t{sizes.causal}},
-            {"dropout", sizes.dropout},
-            {"key", std::int64_t{21}},
-            {"first_element", std::int64_t{sizes.causal ? 0 : 6845}}};  // as in a second micro-batch
+    Attributes all{{"heads", sizes.heads},
+                   {"sequence", sizes.sequence},
+                   {"causal", std::int64_t{sizes.causal}},
+                   {"dropout", sizes.dropout},
+                   {"key", std::int64_t{21}},
+                   {"first_element", std::int64_t{sizes.causal ? 0 : 6845}}};  // as in a second micro-batch
+    if (sizes.key_heads > 0) all["key_heads"] = sizes.key_heads;
+    if (sizes.window > 0) all["window"] = sizes.window;
+    if (!sizes.begins.empty()) all["documents"] = std::int64_t{1};
+    return all;
   }
   static TestOperand qkv(const Sizes& sizes) {
-    return {Role::work, {sizes.tokens(), 3 * sizes.width()}, draws(sizes.tokens() * 3 * sizes.width(), 1, 2)};
+    const std::int64_t width = sizes.packed_width();
+    return {Role::work, {sizes.tokens(), width}, draws(sizes.tokens() * width, 1, 2)};
+  }
+  static void add_documents(const Sizes& sizes, KernelCase& of) {
+    if (!sizes.begins.empty()) of.reads.push_back({Role::i32, {sizes.tokens()}, sizes.begins});
   }
   // cuDNN may round more than our own kernel does, and is judged by the largest element where it may run.
   static double fused(double tolerance) {
@@ -155,28 +175,34 @@ class CudaAttention : public CudaKernelTest {
   }
 
   static KernelCase forward(const Sizes& sizes) {
-    return {"attention",
-            attributes(sizes),
-            {qkv(sizes)},
-            {{Role::work, {sizes.tokens(), sizes.width()}, {}},
-             {Role::sums, {sizes.samples, sizes.heads, sizes.sequence}, {}}}};
+    KernelCase of{"attention",
+                  attributes(sizes),
+                  {qkv(sizes)},
+                  {{Role::work, {sizes.tokens(), sizes.width()}, {}},
+                   {Role::sums, {sizes.samples, sizes.heads, sizes.sequence}, {}}}};
+    add_documents(sizes, of);
+    return of;
   }
   // What forward leaves is rounded as the work type rounds it.
   static KernelCase backward(const Sizes& sizes) {
     const KernelCase of = forward(sizes);
     const std::vector<Output> left = run_cpu(of, DataType::f64, DataType::bf16);
-    return {"attention_backward",
-            attributes(sizes),
-            {qkv(sizes),
-             {Role::work, of.writes[0].shape, widened(left[0], DataType::f64)},
-             {Role::sums, of.writes[1].shape, widened(left[1], DataType::f64)},
-             {Role::work, of.writes[0].shape, draws(sizes.tokens() * sizes.width(), 2)}},
-            {{Role::work, {sizes.tokens(), 3 * sizes.width()}, {}}}};
+    KernelCase back{"attention_backward",
+                    attributes(sizes),
+                    {qkv(sizes),
+                     {Role::work, of.writes[0].shape, widened(left[0], DataType::f64)},
+                     {Role::sums, of.writes[1].shape, widened(left[1], DataType::f64)},
+                     {Role::work, of.writes[0].shape, draws(sizes.tokens() * sizes.width(), 2)}},
+                    {{Role::work, {sizes.tokens(), sizes.packed_width()}, {}}}};
+    add_documents(sizes, back);
+    return back;
   }
   static std::string name(const Sizes& sizes) {
     return std::to_string(sizes.samples) + " x " + std::to_string(sizes.heads) + " x " +
            std::to_string(sizes.sequence) + " x " + std::to_string(sizes.head_width) +
-           (sizes.causal ? ", causal" : "") + ", dropout " + std::to_string(sizes.dropout);
+           (sizes.causal ? ", causal" : "") + ", dropout " + std::to_string(sizes.dropout) + ", " +
+           std::to_string(sizes.key_heads) + " key heads, window " + std::to_string(sizes.window) +
+           (sizes.begins.empty() ? "" : ", documents");
   }
 };
 
@@ -190,6 +216,26 @@ TEST_F(CudaAttention, GivesOutputAndLogSumExp) {
 TEST_F(CudaAttention, GivesTheGradient) {
   for (const Sizes& sizes : all()) {
     SCOPED_TRACE(name(sizes));
+    expect_attention(sizes, backward(sizes));
+  }
+}
+
+// Begins of two samples: one of documents of a token, across tiles, and to the end; one of a single document.
+std::vector<double> two_samples_documents(std::int64_t sequence) {
+  std::vector<double> begins(static_cast<std::size_t>(2 * sequence), 0);
+  for (const std::int64_t begin : {std::int64_t{1}, std::int64_t{2}, sequence * 2 / 3})
+    std::fill(begins.begin() + begin, begins.begin() + sequence, static_cast<double>(begin));
+  return begins;
+}
+
+// Tiles that are skipped, in front and behind, at each of the kernels' three widths.
+TEST_F(CudaAttention, ComputesGroupsWindowsAndDocuments) {
+  for (const Sizes& sizes : {Sizes{2, 4, 19, 5, false, 0.25, 2}, Sizes{1, 2, 150, 8, true, 0, 1, 20},
+                             Sizes{2, 2, 150, 64, true, 0.25, 1, 0, two_samples_documents(150)},
+                             Sizes{2, 2, 70, 80, true, 0, 2, 30, two_samples_documents(70)},
+                             Sizes{1, 2, 70, 192, true, 0, 1, 1}}) {
+    SCOPED_TRACE(name(sizes));
+    expect_attention(sizes, forward(sizes));
     expect_attention(sizes, backward(sizes));
   }
 }

@@ -29,6 +29,8 @@ struct Asked {
   std::int64_t samples, heads, sequence, head_width;
   bool causal = true;
   bool padded = false;
+  std::int64_t key_heads = 0;  // 0: as many as heads
+  std::int64_t window = 0;
 
   friend std::ostream& operator<<(std::ostream& out, const Asked& asked) { return out << asked.by; }
   AttentionShape shape() const {
@@ -39,6 +41,8 @@ struct Asked {
     shape.width = heads * head_width;
     shape.causal = causal;
     shape.padded_at_end = padded;
+    shape.key_heads = key_heads;
+    shape.window = window;
     return shape;
   }
 };
@@ -50,6 +54,7 @@ std::vector<Asked> all_asked() {
       {"PaddedBertLarge", 128, 16, 512, 64, false, true},
       {"KernelTestOddPadding", 2, 1, 70, 80, true, true},
       {"KernelTestWidestOdd", 1, 1, 37, 192, false},
+      {"MistralWindow", 1, 32, 8192, 128, true, false, 8, 4096},
       {"GpuCheckBertLarge", 128, 16, 512, 64, false},
       {"GpuCheckGpt2Large", 8, 20, 1024, 64},
       {"GpuCheckBitsGpt", 16, 4, 256, 64},
@@ -75,6 +80,15 @@ std::vector<Asked> all_asked() {
       {"KernelTestLargeScores", 1, 1, 40, 8, false},
       {"KernelTestPadding", 2, 2, 150, 64, false, true},
       {"KernelTestWidestPadding", 1, 1, 37, 192, false, true},
+      {"Llama8B", 4, 32, 2048, 128, true, false, 8},
+      {"Llama8BLong", 1, 32, 8192, 128, true, false, 8},
+      {"Llama70B", 1, 64, 4096, 128, true, false, 8},
+      {"SmallLlama", 8, 9, 1024, 64, true, false, 3},
+      {"OneKeyHead", 4, 8, 512, 64, true, false, 1},
+      {"GroupsOfBert", 4, 8, 512, 64, false, false, 2},
+      {"PaddedGroups", 4, 8, 512, 64, false, true, 2},
+      {"Window", 4, 12, 1024, 64, true, false, 0, 256},
+      {"KernelTestGroupedWindow", 2, 2, 70, 80, true, false, 1, 30},
   };
   all.resize(stowage::testing::draws<std::size_t>(all.size(), 5));
   return all;
@@ -90,12 +104,16 @@ Bytes reserved(const Asked& asked) {
   GraphBuilder builder(DataType::bf16);
   const AttentionShape shape = asked.shape();
   const std::int64_t tokens = shape.samples * shape.sequence;
-  nn::AttentionOptions options{.heads = shape.heads, .sequence = shape.sequence, .causal = shape.causal};
+  nn::AttentionOptions options{.heads = shape.heads,
+                               .sequence = shape.sequence,
+                               .causal = shape.causal,
+                               .key_heads = shape.key_heads,
+                               .window = shape.window};
   if (asked.padded) {
     options.seen = builder.input("seen", {tokens});
     options.padding_at_end = true;
   }
-  const Value qkv = builder.parameter("qkv", {tokens, 3 * shape.width}, {});
+  const Value qkv = builder.parameter("qkv", {tokens, shape.packed_width()}, {});
   const Value y = nn::attention(builder, "y", qkv, options);
   const Value loss = nn::cross_entropy(builder, "loss", y, builder.input("targets", {tokens}));
   const Graph graph = builder.finish_without_update(loss);
@@ -159,6 +177,9 @@ TEST_F(CudnnOnH100, RefusesWithTheStepAndTheMessage) {
   const CudnnAnswer small = ask_cudnn(Asked{"", 2, 2, 128, 64}.shape(), DataType::bf16, true, 1000, device());
   EXPECT_EQ(small.graph, nullptr);
   EXPECT_THAT(small.refusal, HasSubstr("bytes of workspace for one head, there are 1000"));
+  const CudnnAnswer group =
+      ask_cudnn(Asked{"", 2, 4, 128, 64, true, false, 2}.shape(), DataType::bf16, true, 1000, device());
+  EXPECT_THAT(group.refusal, HasSubstr("bytes of workspace for one group of heads, there are 1000"));
   const CudnnAnswer none = ask_cudnn(Asked{"", 2, 2, 128, 64}.shape(), DataType::bf16, false, 0, device());
   EXPECT_THAT(none.refusal, HasSubstr("its kernel wants 256 bytes of workspace for all heads"));
 }

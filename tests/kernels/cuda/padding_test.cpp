@@ -60,8 +60,9 @@ TEST_F(CudaPadding, ClearsKeysAndValuesOfPaddingAlone) {
   shape.sequence = 3;
   shape.width = 300;
   shape.heads = 2;
+  shape.key_heads = 1;
   const std::vector<std::int32_t> seen = {1, 1, 0};
-  constexpr std::size_t row = 3 * 300, seen_words = 6;  // as bf16
+  constexpr std::size_t row = 2 * 300, seen_words = 6;  // as bf16
   std::vector<Bfloat16> values(seen_words + 3 * row, Bfloat16(2.0F));
   std::memcpy(static_cast<void*>(values.data()), seen.data(), sizeof(std::int32_t) * seen.size());
   on_device(values, [&](Bfloat16* all, void* stream) {
