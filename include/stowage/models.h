@@ -1,4 +1,4 @@
-// Families of models as graphs: GPT-2 and BERT.
+// Families of models as graphs: GPT-2, BERT, and Llama with its relatives.
 //
 // Every model takes tokens and targets of [batch * sequence], a sample's tokens adjacent, and ends in the
 // mean cross entropy of the targets that are not negative; the head is tied to the embedding. Weights of
@@ -33,6 +33,7 @@
 #include <vector>
 
 #include "stowage/graph_builder.h"
+#include "stowage/nn.h"
 
 namespace stowage {
 
@@ -65,6 +66,17 @@ struct ModelConfig {
   std::optional<double> attention_dropout{};  // rate on the attention probabilities, likewise
   std::optional<double> residual_dropout{};   // rate on the result of each branch, likewise (GPT-2)
   double epsilon = 1e-5;                      // epsilon of the norms
+  // Llama and its relatives alone:
+  std::int64_t key_heads = 0;   // heads of keys, and of values, which divide `heads`; 0: as many
+  std::int64_t head_width = 0;  // even; 0: width / heads
+  std::int64_t inner = 0;       // width within the MLP; 0: 4 * width
+  bool tied = true;             // the head's weight is the embedding's
+  bool attention_bias = false;  // queries, keys and values have a bias
+  bool head_norms = false;      // each query and key head is normalised before it is turned
+  double rotary_theta = 10000;
+  std::optional<nn::RotaryScaling> rotary_scaling{};
+  std::vector<std::int64_t> windows{};  // nn::AttentionOptions::window of each layer; empty: 0 everywhere
+  bool packed = false;  // several documents share a sample: there is an input BuiltModel::begins
   // BERT alone:
   bool pretraining = false;     // the whole model of the paper's section 3
   bool padding_at_end = false;  // nn::AttentionOptions::padding_at_end, for the mask BuiltModel::seen
@@ -88,6 +100,8 @@ struct BuiltModel {
   Value loss;     // f64 scalar: the sum of all losses that the model has
   // [batch * sequence, padded vocabulary]; empty unless head_tokens is 0 and the batch not split
   Value logits;
+  // i32 [batch * sequence], nn::AttentionOptions::begins; empty unless the config is `packed`
+  Value begins;
   // These four are empty without `pretraining`.
   Value token_types;    // i32 [batch * sequence], 0 or 1: the segment
   Value seen;           // i32 [batch * sequence], 0 at padding; no sample may be all padding
@@ -98,8 +112,9 @@ struct BuiltModel {
 
 // Radford et al., "Language Models are Unsupervised Multitask Learners": pre-norm, GELU (tanh), learned
 // positions. Computes what Hugging Face's GPT2LMHeadModel does; parameters have its names without
-// "transformer.", and its shapes, but for padding. Starts as the paper says: N(0, 0.02), biases 0, gains 1,
-// the branches' last projections smaller by sqrt(2 layers).
+// "transformer.", and its shapes, but for padding; weights of linear ops are [in, out], and the head is tied
+// to the embedding. Starts as the paper says: N(0, 0.02), biases 0, gains 1, the branches' last projections
+// smaller by sqrt(2 layers).
 BuiltModel gpt(GraphBuilder& builder, const ModelConfig& config);
 
 // Devlin et al., "BERT: Pre-training of Deep Bidirectional Transformers", section 3: bidirectional,
@@ -128,6 +143,25 @@ BuiltModel gpt(GraphBuilder& builder, const ModelConfig& config);
 // at 1.
 BuiltModel bert(GraphBuilder& builder, const ModelConfig& config);
 
+// Touvron et al., "LLaMA: Open and Efficient Foundation Language Models", with the grouped queries of its
+// successors: pre-norm, RMS norms, rotary positions, SwiGLU. Computes what Hugging Face's LlamaForCausalLM,
+// MistralForCausalLM, Qwen2ForCausalLM (with `attention_bias`) and Qwen3ForCausalLM (with `head_norms`) do,
+// except that a norm rounds once. With `packed`, no token sees another document, and positions begin again in
+// each.
+//
+// Parameters, with C the width and D that of a head; all weights of linear ops are [out, in] here:
+//   embed_tokens.weight [V,C], norm.weight [C], lm_head.weight [V,C] (unless `tied`)
+//   layers.N.{input,post_attention}_layernorm.weight [C]
+//   layers.N.self_attn.qkv_proj.{weight [(heads + 2 key_heads) D, C],bias}
+//                              = …q_proj, …k_proj, …v_proj one below the other; the bias with
+//                              `attention_bias`
+//   layers.N.self_attn.{q_norm,k_norm}.weight [D]                         (head_norms)
+//   layers.N.self_attn.o_proj.weight [C, heads D]
+//   layers.N.mlp.{gate,up}_proj.weight [inner,C], layers.N.mlp.down_proj.weight [C,inner]
+// Hugging Face's names begin with "model.", but for lm_head. Weights start from N(0, 0.02), biases at 0,
+// gains at 1.
+BuiltModel llama(GraphBuilder& builder, const ModelConfig& config);
+
 // What is known of a family: one constant record for each, in model_families().
 struct ModelFamily {
   std::string_view name;   // "gpt": in a plan's JSON, in checkpoints and before messages
@@ -137,7 +171,7 @@ struct ModelFamily {
   BuiltModel (*build)(GraphBuilder& builder, const ModelConfig& config);
 };
 
-extern const ModelFamily gpt_family, bert_family;
+extern const ModelFamily gpt_family, bert_family, llama_family, mistral_family, qwen2_family, qwen3_family;
 
 std::span<const ModelFamily* const> model_families();
 // Returns null if no family has the name.

@@ -5,7 +5,8 @@
 namespace stowage {
 
 std::span<const ModelFamily* const> model_families() {
-  static constexpr std::array families = {&gpt_family, &bert_family};
+  static constexpr std::array families = {&gpt_family,     &bert_family,  &llama_family,
+                                          &mistral_family, &qwen2_family, &qwen3_family};
   return families;
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "stowage/error.h"
 
@@ -36,6 +37,22 @@ void require_in_range(const Checker& checker, const ModelConfig& sizes) {
   }
 }
 
+void require_heads(const Checker& checker, const ModelConfig& sizes) {
+  for (const auto& [name, value] :
+       {std::pair{"key_heads", sizes.key_heads}, {"head_width", sizes.head_width}, {"inner", sizes.inner}})
+    checker.require(value >= 0 && value <= most_width,
+                    fmt::format("{} is {}; give 0 to {}", name, value, most_width));
+  checker.require(
+      sizes.head_width > 0 || sizes.width % sizes.heads == 0,
+      fmt::format("width {} is not divisible by heads {}; change one of them", sizes.width, sizes.heads));
+  checker.require(sizes.key_heads == 0 || sizes.heads % sizes.key_heads == 0,
+                  fmt::format("heads {} is not divisible by key_heads {}; change one of them", sizes.heads,
+                              sizes.key_heads));
+  checker.require(sizes.windows.empty() || std::ssize(sizes.windows) == sizes.layers,
+                  fmt::format("windows has {} numbers and layers is {}; give one for each layer, or none",
+                              sizes.windows.size(), sizes.layers));
+}
+
 void require_divisible(const Checker& checker, const ModelConfig& sizes) {
   checker.require(sizes.batch % sizes.micro_batches == 0,
                   fmt::format("batch {} is not divisible by micro_batches {}; change one of them",
@@ -52,15 +69,18 @@ void require_divisible(const Checker& checker, const ModelConfig& sizes) {
                   fmt::format("rank is {} of {} ranks; ranks count from 0", sizes.rank, sizes.ranks));
 }
 
-// Estimates from above: 32 bytes for each parameter, 40 activations of a layer's width, all logits, and
-// a byte for each of attention's probabilities.
+// Estimates from above: 32 bytes for each parameter, 40 activations of a layer's largest width, all logits,
+// and a byte for each of attention's probabilities.
 void require_bounded(const Checker& checker, const ModelConfig& sizes) {
   const auto number = [](std::int64_t value) { return static_cast<double>(value); };
   const double width = number(sizes.width), layers = number(sizes.layers), heads = number(sizes.heads);
   const std::int64_t rows = std::max(sizes.vocabulary, sizes.padded_vocabulary);
   const double tokens = number(sizes.batch) * number(sizes.sequence);
-  const double parameters = width * (13 * layers * (width + 1) + number(rows) + number(sizes.sequence));
-  const double activations = tokens * (layers + 1) * (width + heads);
+  // Widths of all query heads together, and within the MLP, that may be larger than the width.
+  const double widest =
+      std::max({width, heads * number(width_of_head(sizes)), number(width_of_mlp(sizes)) / 4});
+  const double parameters = width * (16 * layers * (widest + 1) + 2 * number(rows) + number(sizes.sequence));
+  const double activations = tokens * (layers + 1) * (widest + heads);
   const double bytes = 32 * parameters + 320 * activations + 8 * tokens * number(rows) +
                        tokens * heads * number(sizes.sequence);
   checker.require(
@@ -95,9 +115,7 @@ void require_valid(std::string_view model, const ModelConfig& sizes) {
   const Checker checker{model};
   const std::int64_t chunk = sizes.head_tokens.value_or(0);
   require_in_range(checker, sizes);
-  checker.require(
-      sizes.width % sizes.heads == 0,
-      fmt::format("width {} is not divisible by heads {}; change one of them", sizes.width, sizes.heads));
+  require_heads(checker, sizes);
   require_dropouts(checker, sizes);
   checker.require(sizes.epsilon > 0 && std::isfinite(sizes.epsilon),
                   fmt::format("epsilon {} is not above 0; give a small one, as 1e-5", sizes.epsilon));
@@ -132,6 +150,16 @@ void split_batch(GraphBuilder& builder, const ModelConfig& config) {
   builder.split_batch(number(config.micro_batches / config.ranks),
                       number(config.gradient_groups / config.ranks),
                       {number(config.rank), number(config.ranks)});
+}
+
+std::int64_t heads_of_keys(const ModelConfig& config) {
+  return config.key_heads == 0 ? config.heads : config.key_heads;
+}
+std::int64_t width_of_head(const ModelConfig& config) {
+  return config.head_width == 0 ? config.width / config.heads : config.head_width;
+}
+std::int64_t width_of_mlp(const ModelConfig& config) {
+  return config.inner == 0 ? 4 * config.width : config.inner;
 }
 
 std::int64_t rows_of_vocabulary(const ModelConfig& config) {

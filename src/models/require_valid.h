@@ -23,6 +23,11 @@ void require_valid(std::string_view model, const ModelConfig& config);
 // Tells the builder the rank's micro-batches and groups. Requires a valid config.
 void split_batch(GraphBuilder& builder, const ModelConfig& config);
 
+// The sizes that a config leaves to be computed: heads of keys, width of a head and width within the MLP.
+std::int64_t heads_of_keys(const ModelConfig& config);
+std::int64_t width_of_head(const ModelConfig& config);
+std::int64_t width_of_mlp(const ModelConfig& config);
+
 // Rows of the embedding's table: the vocabulary, padded.
 std::int64_t rows_of_vocabulary(const ModelConfig& config);
 
