@@ -33,8 +33,13 @@ ModelConfig small(std::int64_t micro_batches, double dropout, std::int64_t head_
   return config;
 }
 
-// Segments, padding that each sample has in another place, and sentences of which one does not count.
+// Documents, segments, padding that each sample has in another place, and sentences of which one does not
+// count.
 void fill_more(Evaluator& evaluator, const BuiltModel& model) {
+  if (model.begins) {
+    auto* begins = test::elements_of<std::int32_t>(evaluator.value(model.begins.id));
+    for (int i = 0; i < batch * sequence; ++i) begins[i] = i % sequence < 2 ? 0 : 2;
+  }
   if (!model.seen) return;
   test::fill_tokens(evaluator, model.token_types.id, 2, 3);
   auto* seen = test::elements_of<std::int32_t>(evaluator.value(model.seen.id));
@@ -99,6 +104,17 @@ TEST(MicroBatches, GptHasTheLossAndGradientsOfTheWholeBatch) {
         expect_equal_up_to_rounding(gradients_of(gpt_family, small(parts, dropout, head_tokens)), whole);
       }
     }
+  }
+}
+
+TEST(MicroBatches, LlamaHasTheLossAndGradientsOfTheWholeBatch) {
+  ModelConfig config = small(1, 0.25, 5);
+  config.key_heads = 1;
+  config.head_norms = config.packed = true;
+  const Gradients whole = gradients_of(llama_family, config);
+  for (std::int64_t parts : {2, 4}) {
+    config.micro_batches = parts;
+    expect_equal_up_to_rounding(gradients_of(llama_family, config), whole);
   }
 }
 

@@ -12,18 +12,20 @@ namespace stowage {
 namespace {
 
 struct Trained {
-  explicit Trained(DataType type, bool is_bert) : builder(type) {
-    const auto config = [](ModelConfig of) {
-      of.layers = 2;
-      of.width = 32;
-      of.heads = 2;
-      of.vocabulary = 31;
-      of.sequence = 10;
-      of.batch = 4;
-      of.dropout = 0.1;
-      return of;
-    };
-    loss = is_bert ? bert(builder, config({.epsilon = 1e-12})).loss : gpt(builder, config({})).loss;
+  Trained(DataType type, const ModelFamily& family) : builder(type) {
+    ModelConfig config{.layers = 2,
+                       .width = 32,
+                       .heads = 2,
+                       .vocabulary = 31,
+                       .sequence = 10,
+                       .batch = 4,
+                       .dropout = 0.1,
+                       .epsilon = family.defaults.epsilon};
+    if (&family == &qwen3_family) {
+      config.key_heads = 1;
+      config.head_norms = true;
+    }
+    loss = family.build(builder, config).loss;
     graph = builder.finish_without_update(loss);
   }
 
@@ -62,11 +64,11 @@ std::vector<double> numbers_in(Evaluator& evaluator, TensorId id, DataType type)
 // A rounding is at most 2^-8 of a value in bf16, 2^-11 in f16, and half of that on average. Some twenty of
 // them, of either sign, lie between a weight and the loss and back. The loss scale keeps f16 from what is
 // denormal.
-void expect_near_f64(DataType type, bool is_bert) {
+void expect_near_f64(DataType type, const ModelFamily& family) {
   constexpr double loss_scale = 1024;
   const double unit = type == DataType::bf16 ? 0x1p-8 : 0x1p-11;
-  Trained narrow(type, is_bert);
-  Trained wide(DataType::f64, is_bert);
+  Trained narrow(type, family);
+  Trained wide(DataType::f64, family);
   const LaunchTable table = cpu_launch_table();
   Evaluator in_narrow(narrow.graph, table, 5);
   Evaluator in_f64(wide.graph, table, 5);
@@ -99,9 +101,11 @@ void expect_near_f64(DataType type, bool is_bert) {
 
 class NarrowGradient : public ::testing::TestWithParam<DataType> {};
 
-TEST_P(NarrowGradient, OfAGptIsNearThatInF64) { expect_near_f64(GetParam(), false); }
+TEST_P(NarrowGradient, OfAGptIsNearThatInF64) { expect_near_f64(GetParam(), gpt_family); }
 
-TEST_P(NarrowGradient, OfABertIsNearThatInF64) { expect_near_f64(GetParam(), true); }
+TEST_P(NarrowGradient, OfABertIsNearThatInF64) { expect_near_f64(GetParam(), bert_family); }
+
+TEST_P(NarrowGradient, OfAQwen3IsNearThatInF64) { expect_near_f64(GetParam(), qwen3_family); }
 
 INSTANTIATE_TEST_SUITE_P(Types, NarrowGradient, ::testing::Values(DataType::bf16, DataType::f16),
                          [](const auto& type) { return std::string(to_string(type.param)); });

@@ -43,6 +43,10 @@ void fill_inputs(Evaluator& evaluator, const BuiltModel& model) {
   auto* targets = test::elements_of<std::int32_t>(evaluator.value(model.targets.id));
   for (std::int64_t i = 0; i < samples * length; ++i)
     if (i % 3 == 0 || i / length == 1) targets[i] = -1;
+  if (model.begins) {
+    auto* begins = test::elements_of<std::int32_t>(evaluator.value(model.begins.id));
+    for (std::int64_t i = 0; i < samples * length; ++i) begins[i] = i % length < 2 ? 0 : 2;
+  }
   if (!model.seen) return;
   test::fill_tokens(evaluator, model.token_types.id, 2, 3);
   auto* seen = test::elements_of<std::int32_t>(evaluator.value(model.seen.id));
@@ -140,6 +144,14 @@ void expect_ranks_have_the_bits_of_one_device(const ModelFamily& family, const M
 TEST(Ranks, OfAGptHaveTheBitsOfOneDevice) {
   for (const std::int64_t groups : {2, 4, 8})
     expect_ranks_have_the_bits_of_one_device(gpt_family, shared_model(groups));
+}
+
+TEST(Ranks, OfALlamaHaveTheBitsOfOneDevice) {
+  ModelConfig config = shared_model(4);
+  config.key_heads = 1;
+  config.head_norms = config.attention_bias = config.packed = true;
+  config.tied = false;
+  expect_ranks_have_the_bits_of_one_device(llama_family, config);
 }
 
 TEST(Ranks, OfABertHaveTheBitsOfOneDevice) {

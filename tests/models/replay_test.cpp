@@ -11,7 +11,7 @@ namespace {
 constexpr std::uint64_t seed = 5;
 constexpr std::uint64_t step = 3;
 
-enum class Model : std::uint8_t { gpt, bert };
+enum class Model : std::uint8_t { gpt, bert, llama };
 
 Graph build(DataType type, Model model) {
   GraphBuilder builder(type);
@@ -26,6 +26,11 @@ Graph build(DataType type, Model model) {
     return of;
   };
   if (model == Model::gpt) return builder.finish(gpt(builder, config({})).loss, {});
+  if (model == Model::llama) {
+    ModelConfig grouped = config({.key_heads = 1, .inner = 40});
+    grouped.head_norms = grouped.attention_bias = true;
+    return builder.finish(llama(builder, grouped).loss, {});
+  }
   ModelConfig pretraining = config({.epsilon = 1e-12});
   pretraining.padded_vocabulary = 32;
   pretraining.pretraining = true;
@@ -96,16 +101,19 @@ TEST_P(Replay, EveryOpWritesTheSameBitsInPlace) {
   // GPT: each half-block's norm, which adds the trunk's gradient, each GELU, the last norm, the tied table's
   // sum and the embedding's dropout. BERT: the same, the norm being the embedding's; each half-block's sum in
   // front of its norm; and the head's norm, GELU, tanh and the sum where its two branches meet, which is one
-  // at the last half-block's end.
-  const int more = std::get<1>(GetParam()) == Model::bert ? 2 * 2 + 4 : 0;
-  EXPECT_EQ(in_place, 2 * 2 + 2 + 1 + 1 + 1 + more);
+  // at the last half-block's end. Llama: each half-block's norm, each turn, each SwiGLU and the sum where its
+  // two products meet, the last norm and the tied table's sum.
+  const int gpt = 2 * 2 + 2 + 1 + 1 + 1, bert = gpt + 2 * 2 + 4, llama = 2 * 5 + 1 + 1;
+  const Model model = std::get<1>(GetParam());
+  EXPECT_EQ(in_place, model == Model::gpt ? gpt : model == Model::bert ? bert : llama);
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, Replay,
                          testing::Combine(testing::Values(DataType::f32, DataType::bf16, DataType::f64),
-                                          testing::Values(Model::gpt, Model::bert)),
+                                          testing::Values(Model::gpt, Model::bert, Model::llama)),
                          [](const auto& info) {
-                           return std::string(std::get<1>(info.param) == Model::gpt ? "gpt_" : "bert_") +
+                           const char* const names[] = {"gpt_", "bert_", "llama_"};
+                           return names[static_cast<std::size_t>(std::get<1>(info.param))] +
                                   std::string(to_string(std::get<0>(info.param)));
                          });
 

@@ -127,6 +127,14 @@ TEST_F(MicroBatchEngine, BertLeavesTheBitsOfTheEvaluator) {
   }
 }
 
+TEST_F(MicroBatchEngine, LlamaLeavesTheBitsOfTheEvaluator) {
+  ModelConfig config = small(2);
+  config.key_heads = 1;
+  config.head_norms = true;
+  config.tied = false;
+  expect_bits_everywhere(make(config, llama_family));
+}
+
 // f32 rounds each product's sums with a relative error of some 1e-6 at this size; three steps of Adam later
 // losses still agree to a hundred times that.
 TEST_F(MicroBatchEngine, LearnsWhatTheWholeBatchTeaches) {
