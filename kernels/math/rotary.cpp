@@ -29,7 +29,7 @@ double exp_by_series(double x) {
   const double power = std::floor(x / natural_log_of_2 + 0.5);
   const double rest = x - power * natural_log_of_2;
   double series = 1;
-  for (int n = 16; n > 0; --n) series = series * rest / n + 1;
+  for (int n = 16; n > 0; --n) series = series * (rest * (1.0 / n)) + 1;
   return std::ldexp(series, static_cast<int>(power));
 }
 

@@ -12,8 +12,8 @@ namespace {
 
 bool finite_at_least_1(double x) { return std::isfinite(x) && x >= 1; }
 
-void require_heads(const std::string& name, const std::vector<std::int64_t>& shape,
-                   const RotaryOptions& options) {
+void require_rotary_heads(const std::string& name, const std::vector<std::int64_t>& shape,
+                          const RotaryOptions& options) {
   const std::int64_t columns = shape[1];
   require(options.heads > 0 && options.key_heads > 0 && options.heads <= columns &&
               options.key_heads <= columns && columns % (options.heads + 2 * options.key_heads) == 0,
@@ -26,7 +26,7 @@ void require_heads(const std::string& name, const std::vector<std::int64_t>& sha
           "the tokens are no whole number of sequences; pad them");
 }
 
-void require_angles(const std::string& name, const RotaryOptions& options) {
+void require_rotary_angles(const std::string& name, const RotaryOptions& options) {
   require(finite_at_least_1(options.theta), name,
           fmt::format("theta is {}; give a finite number of at least 1", options.theta));
   if (!options.scaling) return;
@@ -43,12 +43,12 @@ void require_angles(const std::string& name, const RotaryOptions& options) {
           fmt::format("the scaling has {} original positions; give at least 1", scaling.original_positions));
 }
 
-void require_operands(const GraphBuilder& builder, const std::string& name, Value qkv,
-                      const RotaryOptions& options) {
+void require_rotary_operands(const GraphBuilder& builder, const std::string& name, Value qkv,
+                             const RotaryOptions& options) {
   require_operand(builder, name, "queries, keys and values", qkv, {any, any}, builder.work_type());
   const std::vector<std::int64_t>& shape = builder.tensor(qkv).shape;
-  require_heads(name, shape, options);
-  require_angles(name, options);
+  require_rotary_heads(name, shape, options);
+  require_rotary_angles(name, options);
   require(static_cast<bool>(options.query_gain) == static_cast<bool>(options.key_gain), name,
           "one of the gains of queries and keys is missing; give both or none");
   if (options.query_gain) {
@@ -64,7 +64,7 @@ void require_operands(const GraphBuilder& builder, const std::string& name, Valu
   }
 }
 
-Attributes attributes_of(const GraphBuilder& builder, std::int64_t tokens, const RotaryOptions& options) {
+Attributes rotary_attributes(const GraphBuilder& builder, std::int64_t tokens, const RotaryOptions& options) {
   Attributes attributes{{"heads", options.heads},
                         {"key_heads", options.key_heads},
                         {"sequence", options.sequence},
@@ -88,7 +88,7 @@ struct Rotary {
   double norming = 0;  // flops of the norms' forward
 };
 
-void plain_backward(GraphBuilder& b, const Rotary& op, Value dy) {
+void rotary_plain_backward(GraphBuilder& b, const Rotary& op, Value dy) {
   Value dqkv = b.gradient_like(op.qkv);
   std::vector<Value> reads{dy};
   if (op.begins) reads.push_back(op.begins);
@@ -102,7 +102,7 @@ void plain_backward(GraphBuilder& b, const Rotary& op, Value dy) {
   b.add_gradient(op.qkv, dqkv, true);
 }
 
-void normed_backward(GraphBuilder& b, const Rotary& op, Value dy) {
+void rotary_normed_backward(GraphBuilder& b, const Rotary& op, Value dy) {
   Value dqkv = b.gradient_like(op.qkv);
   std::vector<Value> reads{op.qkv, op.query_gain, op.key_gain, op.rstd, dy};
   if (op.begins) reads.push_back(op.begins);
@@ -124,7 +124,7 @@ void normed_backward(GraphBuilder& b, const Rotary& op, Value dy) {
 }  // namespace
 
 Value rotary(GraphBuilder& builder, std::string name, Value qkv, const RotaryOptions& options) {
-  require_operands(builder, name, qkv, options);
+  require_rotary_operands(builder, name, qkv, options);
   const std::vector<std::int64_t> shape = builder.tensor(qkv).shape;
   const std::int64_t turned_heads = options.heads + options.key_heads;
   const std::int64_t width = shape[1] / (turned_heads + options.key_heads);
@@ -143,7 +143,7 @@ Value rotary(GraphBuilder& builder, std::string name, Value qkv, const RotaryOpt
   const double turned = static_cast<double>(shape[0] * turned_heads * width);
   const double turning = 3 * turned + flops_of_angle * static_cast<double>(shape[0] * width / 2);
   const Rotary op{builder.tensor(y).name,
-                  attributes_of(builder, shape[0], options),
+                  rotary_attributes(builder, shape[0], options),
                   qkv,
                   options.query_gain,
                   options.key_gain,
@@ -159,7 +159,8 @@ Value rotary(GraphBuilder& builder, std::string name, Value qkv, const RotaryOpt
               {},
               {turning + (normed ? op.norming : 0), 0}},
              [op](GraphBuilder& b, const std::vector<Value>& gradients) {
-               op.rstd ? normed_backward(b, op, gradients[0]) : plain_backward(b, op, gradients[0]);
+               op.rstd ? rotary_normed_backward(b, op, gradients[0])
+                       : rotary_plain_backward(b, op, gradients[0]);
              });
   return y;
 }

@@ -14,12 +14,12 @@ namespace {
 using testing::ElementsAre;
 
 // Two samples of 3 tokens, 2 query heads and 1 key head of 4 elements.
-constexpr nn::RotaryOptions small{.heads = 2, .key_heads = 1, .sequence = 3, .theta = 10};
+constexpr nn::RotaryOptions small_rotary{.heads = 2, .key_heads = 1, .sequence = 3, .theta = 10};
 
 TEST(Rotary, GradientsMatchDifferences) {
   for (const bool with_begins : {false, true}) {
     test::GradientCheck check;
-    nn::RotaryOptions options = small;
+    nn::RotaryOptions options = small_rotary;
     if (with_begins) options.begins = check.integers("begins", {6}, 2);
     options.scaling = {.factor = 2, .original_positions = 20};
     Value qkv = check.variable("qkv", {6, 16});
@@ -30,7 +30,7 @@ TEST(Rotary, GradientsMatchDifferences) {
 TEST(Rotary, GradientsOfNormsMatchDifferences) {
   for (const double epsilon : {1e-6, 0.5}) {
     test::GradientCheck check;
-    nn::RotaryOptions options = small;
+    nn::RotaryOptions options = small_rotary;
     options.begins = check.integers("begins", {6}, 2);
     options.query_gain = check.variable("query_gain", {4});
     options.key_gain = check.variable("key_gain", {4});
@@ -43,7 +43,7 @@ TEST(Rotary, GradientsOfNormsMatchDifferences) {
 // qkv is no operand of backward, so that it need not be kept.
 TEST(Rotary, EmitsTheContractsOps) {
   GraphBuilder b(DataType::f64);
-  nn::RotaryOptions options = small;
+  nn::RotaryOptions options = small_rotary;
   options.begins = b.input("begins", {6});
   Value y = nn::rotary(b, "y", b.parameter("qkv", {6, 16}, {}), options);
   Graph graph = b.finish_without_update(test::weighted_sum(b, y));
@@ -69,7 +69,7 @@ TEST(Rotary, EmitsTheContractsOps) {
 
 TEST(Rotary, EmitsTheContractsOpsWithNorms) {
   GraphBuilder b(DataType::bf16);
-  nn::RotaryOptions options = small;
+  nn::RotaryOptions options = small_rotary;
   options.query_gain = b.parameter("query_gain", {4}, {});
   options.key_gain = b.parameter("key_gain", {4}, {});
   options.begins = b.input("begins", {6});
@@ -99,7 +99,7 @@ TEST(Rotary, EmitsTheContractsOpsWithNorms) {
 
 TEST(Rotary, ComputesNoGradientsOfFrozenGains) {
   GraphBuilder b(DataType::f64);
-  nn::RotaryOptions options = small;
+  nn::RotaryOptions options = small_rotary;
   options.query_gain = b.frozen_parameter("query_gain", {4}, {});
   options.key_gain = b.frozen_parameter("key_gain", {4}, {});
   Value y = nn::rotary(b, "y", b.parameter("qkv", {6, 16}, {}), options);
@@ -111,7 +111,7 @@ TEST(Rotary, ReadsTheDocumentsOfItsMicroBatch) {
   GraphBuilder b;
   b.split_batch(2);
   Value tokens = b.input("tokens", {12});
-  nn::RotaryOptions options = small;
+  nn::RotaryOptions options = small_rotary;
   options.begins = b.input("begins", {12});
   Value loss;
   for (std::uint32_t part = 0; part < 2; ++part) {
@@ -132,7 +132,7 @@ TEST(Rotary, RefusesWhatDoesNotFit) {
   Value begins = b.input("begins", {5});
   constexpr double infinite = std::numeric_limits<double>::infinity();
   const auto refused = [&](const std::string& words, auto change) {
-    nn::RotaryOptions options = small;
+    nn::RotaryOptions options = small_rotary;
     change(options);
     test::expect_refused([&] { nn::rotary(b, "turn", qkv, options); }, "turn: " + words);
   };
@@ -164,7 +164,8 @@ TEST(Rotary, RefusesWhatDoesNotFit) {
   refused("the documents' beginnings 'begins' is i32 [5]", [=](Options& o) { o.begins = begins; });
   Value wide = b.activation("wide", {2, 3 * 514});
   test::expect_refused([&] { nn::rotary(b, "turn", wide, {.sequence = 2}); }, "heads of 514 elements");
-  test::expect_refused([&] { nn::rotary(b, "turn", gain, small); }, "turn: the queries, keys and values");
+  test::expect_refused([&] { nn::rotary(b, "turn", gain, small_rotary); },
+                       "turn: the queries, keys and values");
 }
 
 }  // namespace
