@@ -83,8 +83,10 @@ struct LlamaLayers {
   }
 
   // Returns the micro-batch's part of the loss; sets the logits if the full tensor exists.
-  Value head(std::uint32_t part, Value x, Value weight) const {
+  Value head(std::uint32_t part, Value x, Value table) const {
     builder.begin_unit("head", part);
+    const std::vector<std::int64_t>& shape = builder.tensor(table).shape;
+    Value weight = config.tied ? table : builder.parameter("lm_head.weight", shape, {0, llama_deviation});
     x = norm("norm", x);
     const std::int64_t chunk = head_tokens(config, builder.work_type());
     if (chunk > 0)
@@ -116,8 +118,8 @@ BuiltModel llama(GraphBuilder& builder, const ModelConfig& config) {
   const std::uint32_t parts = builder.micro_batch().count;
   BuiltModel model = inputs_of_llama(builder, config);
   const LlamaLayers layers{builder, config, model};
-  const std::vector<std::int64_t> table_shape = {rows_of_vocabulary(config), config.width};
-  Value table = builder.parameter("embed_tokens.weight", table_shape, {0, llama_deviation});
+  Value table = builder.parameter("embed_tokens.weight", {rows_of_vocabulary(config), config.width},
+                                  {0, llama_deviation});
 
   std::vector<Value> x(parts);
   for (std::uint32_t part = 0; part < parts; ++part) {
@@ -129,9 +131,8 @@ BuiltModel llama(GraphBuilder& builder, const ModelConfig& config) {
     for (std::uint32_t part = 0; part < parts; ++part) x[part] = layers.attention(i, prefix, part, x[part]);
     for (std::uint32_t part = 0; part < parts; ++part) x[part] = layers.mlp(prefix, part, x[part]);
   }
-  Value weight = config.tied ? table : builder.parameter("lm_head.weight", table_shape, {0, llama_deviation});
   for (std::uint32_t part = 0; part < parts; ++part)
-    model.loss = builder.sum_loss(layers.head(part, x[part], weight));
+    model.loss = builder.sum_loss(layers.head(part, x[part], table));
   if (config.micro_batches > 1) model.logits = {};
   return model;
 }

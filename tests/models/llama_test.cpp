@@ -31,7 +31,7 @@ ModelConfig tiny_llama() {
           .inner = 14};
 }
 
-std::map<std::string, std::vector<std::int64_t>> parameters_of(const ModelConfig& config) {
+std::map<std::string, std::vector<std::int64_t>> llama_parameters(const ModelConfig& config) {
   GraphBuilder builder;
   const Graph graph = builder.finish(llama(builder, config).loss, AdamW{});
   std::map<std::string, std::vector<std::int64_t>> shapes;
@@ -53,13 +53,13 @@ TEST(Llama, HasTheParametersOfItsRelatives) {
       {"layers.0.mlp.up_proj.weight", {14, 10}},
       {"layers.0.mlp.down_proj.weight", {10, 14}},
       {"norm.weight", {10}}};
-  EXPECT_EQ(parameters_of(config), expected);
+  EXPECT_EQ(llama_parameters(config), expected);
   config.tied = false;
   config.attention_bias = config.head_norms = true;
   expected["lm_head.weight"] = {11, 10};
   expected["layers.0.self_attn.qkv_proj.bias"] = {40};
   expected["layers.0.self_attn.q_norm.weight"] = expected["layers.0.self_attn.k_norm.weight"] = {4};
-  EXPECT_EQ(parameters_of(config), expected);
+  EXPECT_EQ(llama_parameters(config), expected);
 }
 
 // The numbers that the models' cards give.
@@ -132,7 +132,7 @@ void expect_gradients_match(const ModelConfig& config, const std::vector<std::in
   for (TensorId id = 0; id < drawn.graph.tensors.size(); ++id)
     if (drawn.graph.tensor(id).kind == TensorKind::parameter)
       gradients.emplace_back(id, drawn.builder.gradient_of({id}));
-  test::expect_gradients_match(drawn.evaluator, gradients, {.step = 1e-3, .tolerance = 1e-6, .most = 48});
+  test::expect_gradients_match(drawn.evaluator, gradients, {.step = 3e-4, .tolerance = 1e-6, .most = 48});
 }
 
 TEST(LlamaGradient, OfGroupedQueriesMatchesDifferences) { expect_gradients_match(tiny_llama()); }

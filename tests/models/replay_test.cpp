@@ -108,12 +108,15 @@ TEST_P(Replay, EveryOpWritesTheSameBitsInPlace) {
   EXPECT_EQ(in_place, model == Model::gpt ? gpt : model == Model::bert ? bert : llama);
 }
 
+std::string name_of(Model model) {
+  return model == Model::gpt ? "gpt" : model == Model::bert ? "bert" : "llama";
+}
+
 INSTANTIATE_TEST_SUITE_P(Models, Replay,
                          testing::Combine(testing::Values(DataType::f32, DataType::bf16, DataType::f64),
                                           testing::Values(Model::gpt, Model::bert, Model::llama)),
                          [](const auto& info) {
-                           const char* const names[] = {"gpt_", "bert_", "llama_"};
-                           return names[static_cast<std::size_t>(std::get<1>(info.param))] +
+                           return name_of(std::get<1>(info.param)) + "_" +
                                   std::string(to_string(std::get<0>(info.param)));
                          });
 
