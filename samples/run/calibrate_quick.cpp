@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/models/require_valid.h"
 #include "stowage/graph_builder.h"
 #include "stowage/simulated_device.h"
 #include "tools/calibrate/host_probe.h"
@@ -18,15 +19,31 @@ constexpr int least_rounds = 4;          // least rounds, however long they take
 constexpr Bytes bytes_of_element = 16;   // bytes of one element of the measured host update: four f32
 constexpr Bytes for_libraries = 32_MiB;  // kernels that libraries compile, and stacks of threads
 
+// Makes the model at most `widest` wide, with whole groups of heads.
+void shrink(ModelConfig& model, std::int64_t widest) {
+  const std::int64_t group = model.heads / heads_of_keys(model);
+  const std::int64_t per_head = std::min(width_of_head(model), widest);
+  const std::int64_t groups = std::max<std::int64_t>(widest / (per_head * group), 1);
+  const std::int64_t width = model.width;
+  if (model.key_heads > 0) {
+    model.key_heads = std::min(model.key_heads, groups);
+    model.heads = model.key_heads * group;
+    model.width = std::min(model.width, widest);
+  } else {
+    model.heads = std::min(model.heads, groups);
+    model.width = per_head * model.heads;
+  }
+  if (model.head_width > 0) model.head_width = per_head;
+  if (model.inner > 0) model.inner = std::max<std::int64_t>(model.inner * model.width / width, 1);
+}
+
 // Returns `share` of as much of the model as runs in some hundred milliseconds: the whole batch before more
 // layers, so that caches hit and miss as with the whole model.
 ModelConfig probe(const ModelConfig& model, double share) {
   const auto widest = static_cast<std::int64_t>(1024 * std::sqrt(share));
   const double most_parameters = 16e6 * share, flops_per_round = 3e10 * share;
-  const std::int64_t per_head = std::min(model.width / model.heads, widest);
   ModelConfig result = model;
-  result.heads = std::clamp(model.heads, std::int64_t{1}, widest / per_head);
-  result.width = per_head * result.heads;
+  shrink(result, widest);
   result.sequence = std::min(model.sequence, std::int64_t{512});
   const double parameters = 12.0 * static_cast<double>(result.width) * static_cast<double>(result.width);
   const double sample_flops = 6 * parameters * static_cast<double>(result.sequence);
@@ -36,6 +53,7 @@ ModelConfig probe(const ModelConfig& model, double share) {
   result.batch = within(flops_per_round / sample_flops, model.batch / model.micro_batches);
   const double layer_flops = sample_flops * static_cast<double>(result.batch);
   result.layers = within(std::min(flops_per_round / layer_flops, most_parameters / parameters), model.layers);
+  if (!result.windows.empty()) result.windows.resize(static_cast<std::size_t>(result.layers));
   // Two, since the second one adds to gradients.
   result.micro_batches = std::min<std::int64_t>(model.micro_batches, 2);
   result.gradient_groups = result.ranks = 1;
@@ -79,6 +97,7 @@ OpProfile profile_on_card(Device& card, const Machine& machine, const ModelFamil
                           const Budget& budget) {
   ModelConfig one = model;
   one.layers = 1;
+  if (!one.windows.empty()) one.windows.resize(1);
   one.micro_batches = std::min<std::int64_t>(model.micro_batches, 2);
   one.gradient_groups = one.ranks = 1;
   one.rank = 0;

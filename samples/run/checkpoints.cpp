@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "samples/report/report.h"
+#include "samples/run/model_fields.h"
 #include "samples/run/stored_model.h"
 #include "src/base/printable.h"
 #include "src/graph/finite.h"
@@ -109,6 +110,7 @@ std::map<std::string, std::string> configuration_of(const Options& options,
       {"training.seed", exact(options.seed)}};
   if (model.gradient_groups != 1) result[groups_field] = exact(model.gradient_groups);
   if (optimizer.moments != Moments::f32) result[moments_field] = to_string(optimizer.moments);
+  result.merge(family_fields(model));
   result.insert(task.begin(), task.end());
   return result;
 }
@@ -239,10 +241,13 @@ void RunCheckpoints::keep_training(std::map<std::string, std::string>& wanted) {
         "have seen that tail; name what to evaluate by --evaluation-data, or give the "
         "--evaluation-share of its training",
         start_->folder()));
+  const auto is_computed = [](const std::string& field) {
+    return computed.contains(field) || is_family_field(field);
+  };
   for (auto it = wanted.begin(); it != wanted.end();)
-    it = computed.contains(it->first) ? std::next(it) : wanted.erase(it);
+    it = is_computed(it->first) ? std::next(it) : wanted.erase(it);
   for (const auto& [field, value] : stored)
-    if (!computed.contains(field)) wanted[field] = value;
+    if (!is_computed(field)) wanted[field] = value;
 }
 
 // Takes the best loss from the folder. A best checkpoint of a later step than the saved one is of a run that

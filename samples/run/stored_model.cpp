@@ -10,6 +10,7 @@
 #include "kernels/math/float16.h"
 #include "samples/options/initial_sizes.h"
 #include "samples/run/checkpoints.h"
+#include "samples/run/model_fields.h"
 #include "src/models/require_valid.h"
 #include "stowage/error.h"
 #include "stowage/safetensors.h"
@@ -167,6 +168,7 @@ ModelConfig sizes_in(const CheckpointState& state, const std::string& folder) {
   sizes.sequence = size("model.sequence");
   sizes.epsilon = number_of<double>(state, folder, "model.epsilon", 0, 1);
   sizes.batch = 1;
+  take_family_fields(state.configuration, folder + "/state.json", sizes);
   return sizes;
 }
 
