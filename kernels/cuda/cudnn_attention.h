@@ -9,10 +9,11 @@
 //
 // Forward takes its workspace from the lane's scratch (256 bytes on Hopper), backward from `of.workspace`.
 // Backward runs cuDNN's deterministic algorithm, which on Hopper wants samples * heads * (2 sequence^2 + 4
-// sequence) bytes (sequences rounded up to 64 and 128): with less, it runs in slices of samples, or of one
-// sample's groups of query heads, as large as fit. A slice has whole groups, since cuDNN overwrites the
-// gradients of the keys and values that a group shares. cuDNN calls log_sum_exp the statistics: natural
-// logarithms, f32 [samples, heads, sequence, 1]; both methods write and read the same values.
+// sequence) bytes (sequences rounded up to 64 and 128), and for grouped queries 4 * sequence * head width
+// more for each head. With less, it runs in slices of samples, or of one sample's groups of query heads, as
+// large as fit. A slice has whole groups, since cuDNN overwrites the gradients of the keys and values that a
+// group shares. cuDNN calls log_sum_exp the statistics: natural logarithms, f32 [samples, heads, sequence,
+// 1]; both methods write and read the same values.
 //
 // Padding at the end is a number of keys for each sample, counted on the device (count_lengths) at the front
 // of the workspace. Queries are not padded, so padded rows of `out` and of the queries' gradient are as

@@ -150,9 +150,13 @@ __global__ void __launch_bounds__(attention_threads, 1)
   dvalues.store(grid, ones, of.dqkv + at + grid.key_width, grid.stride, first);
 }
 
+// Least blocks of the pass over queries on a multiprocessor: the smallest tiles leave shared memory for two.
+template <int rows>
+inline constexpr int plain_query_blocks = rows <= 16 ? 2 : 1;
+
 // Blocks are (head, tile of queries); the longest causal ones start first. dqueries = scale gradients keys.
 template <int rows, int width>
-__global__ void __launch_bounds__(attention_threads, 1)
+__global__ void __launch_bounds__(attention_threads, plain_query_blocks<rows>)
     attention_backward_queries_kernel(AttentionGrid all_heads, BackwardTensors<float> of) {
   using Shape = TileShape<rows, width>;
   const BackwardTiles<rows, width> tiles;

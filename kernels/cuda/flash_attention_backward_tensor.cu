@@ -19,7 +19,7 @@ inline constexpr int owned_columns = width <= 128 ? width : 128;
 
 // Least blocks of the pass over queries on a multiprocessor, whose rows of one result need fewer registers.
 template <int width>
-inline constexpr int query_blocks = width <= 64 ? 3 : tensor_blocks;
+inline constexpr int tensor_query_blocks = width <= 64 ? 3 : tensor_blocks;
 
 // Two tiles of own rows and two of streamed ones, and of the streamed rows, level and delta.
 template <int width>
@@ -149,7 +149,7 @@ __global__ void __launch_bounds__(tensor_threads, tensor_blocks)
 
 // Blocks are (head, tile of queries); the longest causal ones start first. dqueries = scale gradients keys.
 template <class T, int width>
-__global__ void __launch_bounds__(tensor_threads, query_blocks<width>)
+__global__ void __launch_bounds__(tensor_threads, tensor_query_blocks<width>)
     attention_backward_queries_tensor_kernel(AttentionGrid all_heads, BackwardTensors<T> of) {
   const BackwardMemory<T, width> memory;
   const std::int64_t head = all_heads.first_head + blockIdx.x;

@@ -75,11 +75,12 @@ Attributes attributes_of(const AttentionOptions& options) {
 }
 
 // Workspace of a fused kernel for bf16 or f16. cuDNN's deterministic backward takes about 2 S^2 bytes for
-// each query head that it works on at once (9.19, on Hopper), and heads for 512 tiles of 128 queries fill any
-// card. Slices of whole groups of query heads run one after another (attention_slices.h); if no group fits,
-// our own kernels run. Other work types, dropout, documents, and padding that may stand anywhere have no
-// fused kernel and need no workspace.
-Bytes fused_backward_bytes(const GraphBuilder& builder, std::int64_t samples,
+// each query head that it works on at once (9.19, on Hopper), and for grouped queries the head's gradients of
+// keys and values, before they are added. Heads for 512 tiles of 128 queries fill any card. Slices of whole
+// groups of query heads run one after another (attention_slices.h); if no group fits, our own kernels run.
+// Other work types, dropout, documents, and padding that may stand anywhere have no fused kernel and need no
+// workspace.
+Bytes fused_backward_bytes(const GraphBuilder& builder, std::int64_t samples, std::int64_t head_width,
                            const AttentionOptions& options) {
   const bool fused = options.dropout == 0 && !options.begins && (!options.seen || options.padding_at_end);
   if (size_of(builder.work_type()) != 2 || !fused) return 0;
@@ -88,7 +89,9 @@ Bytes fused_backward_bytes(const GraphBuilder& builder, std::int64_t samples,
   const std::int64_t tiles = (options.sequence + tile - 1) / tile;
   const std::int64_t heads = std::min(samples * options.heads, (enough_tiles + tiles - 1) / tiles);
   const Bytes length = static_cast<Bytes>(tiles * tile);
-  return static_cast<Bytes>(heads) * (2 * length * length + 4 * length) + padding;
+  const bool grouped = key_heads_of(options) < options.heads;
+  const Bytes gradients = grouped ? 2 * length * static_cast<Bytes>(head_width) * 2 : 0;
+  return static_cast<Bytes>(heads) * (2 * length * length + 4 * length + gradients) + padding;
 }
 
 }  // namespace
@@ -114,7 +117,7 @@ Value attention(GraphBuilder& builder, std::string name, Value qkv, const Attent
   auto backward = [=](GraphBuilder& b, const std::vector<Value>& gradients) {
     Value dqkv = b.gradient_like(qkv);
     std::vector<Value> writes{dqkv};
-    const Bytes scratch = fused_backward_bytes(b, tokens / options.sequence, options);
+    const Bytes scratch = fused_backward_bytes(b, tokens / options.sequence, width / options.heads, options);
     if (scratch > 0) writes.push_back(b.workspace(full + ".backward.workspace", scratch));
     std::vector<Value> reads{qkv, y, log_sum_exp, gradients[0]};
     if (optional) reads.push_back(optional);

@@ -71,6 +71,18 @@ TEST(GroupedAttention, AWindowLeavesItsPairsOfTheWork) {
   EXPECT_DOUBLE_EQ(flops(10) / flops(0), (45.0 + 910) / 5050);
 }
 
+// Two samples' four heads of one tile of 128 queries, and gradients of 128 keys and values of each head.
+TEST(GroupedAttention, GivesAFusedBackwardItsWorkspace) {
+  GraphBuilder b(DataType::bf16);
+  const Value qkv = b.parameter("qkv", {10, (4 + 2 * 2) * 8}, {});
+  const Value y = nn::attention(b, "y", qkv, {.heads = 4, .sequence = 5, .key_heads = 2});
+  const Graph graph = b.finish_without_update(nn::cross_entropy(b, "loss", y, b.input("targets", {10})));
+  const Op& backward = graph.op(test::op_named(graph, "y.backward"));
+  ASSERT_EQ(backward.writes.size(), 2U);
+  EXPECT_EQ(graph.tensor(backward.writes[1]).bytes(),
+            Bytes{8 * (2 * 128 * 128 + 4 * 128 + 2 * 128 * 8 * 2) + (1 << 20)});
+}
+
 // Documents go to both ops, and no fused kernel's workspace.
 TEST(GroupedAttention, ReadsTheDocumentsOfItsMicroBatch) {
   GraphBuilder b(DataType::bf16);

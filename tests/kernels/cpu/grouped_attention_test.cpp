@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 
 #include "kernels/cpu/attention.h"
@@ -108,6 +109,17 @@ TEST(AttentionWindow, WhatLeftItChangesNothing) {
   const Numbers after = attend(shape, qkv, dout_of(shape)).out;
   EXPECT_EQ(part(before, 299 * 16, 16), part(after, 299 * 16, 16));
   EXPECT_NE(part(before, 298 * 16, 16), part(after, 298 * 16, 16));
+}
+
+// The block of queries from 256 on sees no key before 217, and multiplies none of them.
+TEST(AttentionWindow, SkipsTheKeysThatNoQueryOfABlockSees) {
+  AttentionShape shape = causal_shape(1, 2, 1, 300, 8);
+  shape.window = 40;
+  Numbers qkv = qkv_of(shape);
+  const Numbers before = attend(shape, qkv, dout_of(shape)).out;
+  std::fill(qkv.begin(), qkv.begin() + 217 * shape.packed_width(), std::nan(""));
+  const Numbers after = attend(shape, qkv, dout_of(shape)).out;
+  EXPECT_EQ(part(before, 256 * 16, 44 * 16), part(after, 256 * 16, 44 * 16));
 }
 
 // Two samples of documents of several lengths, each beside itself as a sample of its own.

@@ -241,10 +241,12 @@ TEST_F(CudaAttention, ComputesGroupsWindowsAndDocuments) {
 }
 
 TEST_F(CudaAttention, TakesTheWorkspaceOfAFusedKernel) {
-  const Sizes sizes{1, 2, 64, 16};
-  KernelCase of = backward(sizes);
-  of.writes.push_back({Role::i32, {300000}, {}});
-  expect_attention(sizes, of);
+  for (const Sizes& sizes : {Sizes{1, 2, 64, 16}, Sizes{1, 4, 64, 16, true, 0, 2, 20}}) {
+    SCOPED_TRACE(name(sizes));
+    KernelCase of = backward(sizes);
+    of.writes.push_back({Role::i32, {300000}, {}});
+    expect_attention(sizes, of);
+  }
 }
 
 TEST_F(CudaAttention, LargeScoresDoNotOverflow) {
