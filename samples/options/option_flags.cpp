@@ -74,12 +74,13 @@ void add_data(CLI::App& app, Options& options) {
         ->check(quiet(CLI::Range(257, 1 << 24)))
         ->type_name("N");
   }
-  app.add_option("--init", options.init,
-                 gpt ? "start from a GPT-2 of Hugging Face, with its sizes: a folder of config.json and "
-                       "safetensors, or one of its files; without --tokenizer a text's bytes are its tokens "
-                       "0 to 255"
-                     : "start from a BERT of Hugging Face, with its sizes: a folder of config.json and "
-                       "safetensors, or one of its files; give its --tokenizer too")
+  app.add_option(
+         "--init", options.init,
+         gpt ? "start from a GPT-2, Llama, Mistral, Qwen2 or Qwen3 of Hugging Face, with its sizes: a "
+               "folder of config.json and safetensors, or one of its files; without --tokenizer a "
+               "text's bytes are a GPT-2's tokens 0 to 255"
+             : "start from a BERT of Hugging Face, with its sizes: a folder of config.json and "
+               "safetensors, or one of its files; give its --tokenizer too")
       ->group(group)
       ->type_name("DIR|FILE");
 }

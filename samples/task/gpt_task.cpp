@@ -24,6 +24,11 @@ constexpr double sample_temperature = 0.8;
 GptTask::GptTask(Options& options) : options_(options) {
   // Shards may have the tokens of a model whose tokenizer is not known.
   const bool of_model = means_shards(options.data) && by_bytes() && !options.init.empty();
+  if (!of_model && by_bytes() && options.family != &gpt_family)
+    throw InvalidInput(
+        fmt::format("--init {}: {} has tokens of its own, and a text's bytes are none of them; give its "
+                    "--tokenizer, or the text as token shards",
+                    options.init, options.family->title));
   tokenizer_ = tokenizer_of(options);
   set_vocabulary(options, of_model ? options.model.vocabulary : tokenizer_->vocabulary_size(),
                  by_bytes() ? "a text's bytes are tokens: their number is" : "the tokenizer's is");
@@ -135,7 +140,8 @@ std::map<std::string, std::int64_t> GptTask::position(std::uint64_t step) const 
 }
 
 ModelDescription GptTask::description() const {
-  ModelDescription result{.family = options_.family, .config = options_.model};
+  ModelDescription result = options_.initial.value_or(ModelDescription{.family = options_.family});
+  result.config = options_.model;
   result.config.sequence = positions_of(options_);
   result.begin_token = result.end_token = tokenizer_->special(SpecialToken::end_of_text);
   return result;
