@@ -1,3 +1,4 @@
+#include "samples/run/model_fields.h"
 #include "samples/run/stored_model.h"
 
 #include <gmock/gmock.h>
@@ -7,6 +8,7 @@
 #include <cstring>
 
 #include "stowage/error.h"
+#include "tests/support/expect_refused.h"
 
 namespace stowage::samples {
 namespace {
@@ -52,6 +54,35 @@ TEST(SizesIn, WhatIsNoSizeIsRefusedByItsField) {
   expect_refused("model.kind", "");
   for (const char* value : {"", "0", "-1", "16777217", "2x", "two"}) expect_refused("model.width", value);
   for (const char* value : {"", "2", "nan"}) expect_refused("model.epsilon", value);
+}
+
+TEST(FamilyFields, AreReadAsWritten) {
+  EXPECT_TRUE(family_fields(ModelConfig{}).empty());
+  ModelConfig config{.layers = 2, .key_heads = 2, .head_width = 64, .inner = 96, .tied = false};
+  config.attention_bias = config.head_norms = true;
+  config.rotary_theta = 1e6 / 3;
+  config.rotary_scaling = nn::RotaryScaling{.factor = 0.1 + 8, .original_positions = 4096};
+  config.windows = {0, 4096};
+  const auto fields = family_fields(config);
+  for (const auto& [name, value] : fields) EXPECT_TRUE(is_family_field(name)) << name;
+  EXPECT_EQ(fields.size(), 9U);
+  ModelConfig read{.layers = 2};
+  take_family_fields(fields, "state.json", read);
+  EXPECT_EQ(read, config);
+  EXPECT_FALSE(is_family_field("model.width"));
+}
+
+TEST(FamilyFields, RefuseWhatNoModelHas) {
+  const auto refused = [](const std::string& field, const std::string& value) {
+    ModelConfig config;
+    test::expect_refused([&] { take_family_fields({{field, value}}, "state.json", config); },
+                         "state.json: 'configuration." + field + "' is \"" + value + "\"");
+  };
+  for (const char* value : {"", "-1", "x", "1.5", "1e30", "2,3"}) refused("model.key_heads", value);
+  refused("model.tied", "2");
+  for (const char* value : {"nan", "inf", "1,2"}) refused("model.rotary_theta", value);
+  for (const char* value : {"8,1,4", "8,1,4,0.5", "8,1,4,"}) refused("model.rotary_scaling", value);
+  refused("model.windows", "0,-1");
 }
 
 TEST(MomentsIn, AreF32WhereNothingIsSaid) {
