@@ -44,12 +44,20 @@ struct ModelDescription {
   ModelConfig config{};
   // Ids that are only passed on to the next config.json; nothing here depends on them.
   std::optional<std::int64_t> begin_token{}, end_token{}, padding_token{};
-  friend bool operator==(const ModelDescription&, const ModelDescription&) = default;
+  // The config.json that was read: its other fields are passed on to the next one. Empty: there is none.
+  std::string source{};
+  // Compares everything but the source.
+  friend bool operator==(const ModelDescription& a, const ModelDescription& b) {
+    return a.family == b.family && a.config == b.config && a.begin_token == b.begin_token &&
+           a.end_token == b.end_token && a.padding_token == b.padding_token;
+  }
 };
 
 // Throws InvalidInput that begins with `file` and names the field, its value and what is supported.
 ModelDescription model_description_from_json(std::string_view text, std::string_view file = "config.json");
-// Returns config.json as transformers writes it, which reads it without a warning.
+// Returns config.json as transformers writes it, which reads it without a warning. A model with a source has
+// its text, with only the fields changed that differ from the model; GPT-2 and BERT are always written anew.
+// Throws InvalidInput for windows that config.json cannot say.
 std::string to_json(const ModelDescription& model);
 // Reads config.json in the folder `path`, or beside the file `path`. Throws InvalidInput.
 ModelDescription read_model_description(const std::string& path);

@@ -55,6 +55,7 @@ struct RotaryScaling {
   double low_frequency_factor = 1;
   double high_frequency_factor = 4;
   std::int64_t original_positions = 8192;
+  friend bool operator==(const RotaryScaling&, const RotaryScaling&) = default;
 };
 
 struct RotaryOptions {

@@ -15,7 +15,7 @@ std::vector<std::string> fused_names(const std::string& name, std::size_t at) {
 }
 
 // Linear weights are transposed in files. Tables have a row for each token, position or type on both sides.
-ParameterLayout layout_in_bert_files(const Tensor& parameter) {
+ParameterLayout layout_in_bert_files(const Tensor& parameter, const ModelConfig&) {
   const std::string& name = parameter.name;
   const std::size_t at = name.find(fused);
   ParameterLayout layout;
@@ -65,7 +65,12 @@ const FamilyFiles& bert_files() {
                 {"type_vocab_size", "2"}},
       .inner_may_be_null = false,
       .writes_absent_padding = false,
+      .usual_dropout = 0.1,
       .usual_epsilon = 1e-12,
+      .read_more = nullptr,
+      .write_more = nullptr,
+      .keeps_source = false,
+      .joint_fields = {},
       .prefix = "bert.",
       .whole_by = "cls.seq_relationship.weight",
       .tied = {{"cls.predictions.decoder.weight", "bert.embeddings.word_embeddings.weight"},

@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <set>
 
 #include "src/graph/json_field.h"
+#include "src/model_files/config_json.h"
 #include "src/model_files/family_files.h"
 #include "src/model_files/files.h"
 #include "src/models/require_valid.h"
@@ -19,6 +21,8 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr Bytes most_config_bytes = 4_MiB;
+// JSON text that no field which is read may be.
+constexpr std::string_view no_value = R"("not finite")";
 
 const std::string& config_remedy() {
   static const std::string remedy =
@@ -41,15 +45,16 @@ class ConfigReader {
     config.heads = size(names.heads);
     config.vocabulary = size("vocab_size");
     config.sequence = size(names.positions);
-    read_dropouts(names, config);
+    read_dropouts(files, config);
     config.epsilon = epsilon(names.epsilon, files.usual_epsilon);
     model.begin_token = token("bos_token_id");
     model.end_token = token("eos_token_id");
     model.padding_token = token("pad_token_id");
-    if (config.width % config.heads != 0)
+    if (files.read_more != nullptr) files.read_more(root_, config);
+    if (config.head_width == 0 && config.width % config.heads != 0)
       root_.member(names.width)
           .refuse(fmt::format("is {}, which {} {} does not divide", config.width, names.heads, config.heads));
-    require_inner(files, config);
+    if (names.inner != nullptr) require_inner(files, config);
     for (const FixedField& field : files.fixed) require(field);
     return model;
   }
@@ -75,15 +80,21 @@ class ConfigReader {
     const bool named =
         found != config_.end() && found->is_array() && found->size() == 1 && found->front().is_string();
     for (const FamilyFiles* files : all_family_files()) {
-      const bool told = named ? found->front().get<std::string>().starts_with(files->class_prefix)
-                              : std::all_of(files->tells.begin(), files->tells.end(),
-                                            [&](const char* field) { return root_.has(field); });
+      const bool told =
+          named ? found->front().get<std::string>().starts_with(files->class_prefix)
+                : !files->tells.empty() && std::all_of(files->tells.begin(), files->tells.end(),
+                                                       [&](const char* field) { return root_.has(field); });
       if (told) return files;
     }
     return nullptr;
   }
 
-  void read_dropouts(const ConfigFields& names, ModelConfig& config) const {
+  void read_dropouts(const FamilyFiles& files, ModelConfig& config) const {
+    const auto probability = [&](const char* name) {
+      return name == nullptr ? config.dropout : this->probability(name, files.usual_dropout);
+    };
+    const ConfigFields& names = files.fields;
+    config.dropout = 0;
     config.dropout = probability(names.embedding_dropout);
     // Returns nullopt for the probability that stands for all.
     const auto unless_usual = [&](double probability) {
@@ -94,15 +105,12 @@ class ConfigReader {
   }
 
   std::int64_t size(const char* name, std::int64_t most = most_of_others) const {
-    const JsonField field = root_.member(name);
-    const std::int64_t value = field.integer();
-    if (value < 1 || value > most) field.refuse(fmt::format("is {}; 1 to {} is supported", value, most));
-    return value;
+    return size_in_config(root_.member(name), most);
   }
 
-  double probability(const char* name) const {
+  double probability(const char* name, double usual) const {
     const auto field = root_.optional_member(name);
-    if (!field) return 0.1;
+    if (!field) return usual;
     const double value = field->number();
     if (value < 0 || value >= 1)
       field->refuse(fmt::format("is {}; a probability from 0 to below 1 is supported", value));
@@ -150,9 +158,8 @@ class ConfigReader {
   JsonField root_;
 };
 
-// Replaces NaN, Infinity and -Infinity, which Python writes and JSON lacks, by null, which no field that is
-// read may be.
-std::string without_non_finite(std::string_view text) {
+// Replaces NaN, Infinity and -Infinity, which Python writes and JSON lacks.
+std::string without_non_finite(std::string_view text, std::string_view replacement) {
   std::string result;
   result.reserve(text.size());
   bool in_string = false;
@@ -162,7 +169,7 @@ std::string without_non_finite(std::string_view text) {
       constexpr std::array<std::string_view, 3> words = {"NaN", "Infinity", "-Infinity"};
       const auto word = std::find_if(words.begin(), words.end(), is_word);
       if (word != words.end()) {
-        result += "null";
+        result += replacement;
         i += word->size();
         continue;
       }
@@ -179,15 +186,8 @@ void put_token(json& config, const char* name, const std::optional<std::int64_t>
   config[name] = token ? json(*token) : json();
 }
 
-}  // namespace
-
-ModelDescription model_description_from_json(std::string_view text, std::string_view file) {
-  const JsonSource source{std::string(file), config_remedy(), "the whole file"};
-  const json config = parse_json(without_non_finite(text), source);
-  return ConfigReader(config, source).read();
-}
-
-std::string to_json(const ModelDescription& model) {
+// Returns the fields of a config.json that is written anew.
+json fields_of(const ModelDescription& model) {
   const FamilyFiles& files = files_of(*model.family);
   const ConfigFields& names = files.fields;
   const ModelConfig& sizes = model.config;
@@ -199,18 +199,95 @@ std::string to_json(const ModelDescription& model) {
                  {names.width, sizes.width},
                  {names.heads, sizes.heads},
                  {names.positions, sizes.sequence},
-                 {names.embedding_dropout, sizes.embedding_dropout.value_or(sizes.dropout)},
                  {names.attention_dropout, sizes.attention_dropout.value_or(sizes.dropout)},
-                 {names.residual_dropout, sizes.residual_dropout.value_or(sizes.dropout)},
                  {names.epsilon, sizes.epsilon}};
-  config[names.inner] = files.inner_may_be_null ? json() : json(4 * sizes.width);
-  for (const FixedField& field : files.fixed) config[field.name] = json::parse(field.value);
+  if (names.embedding_dropout != nullptr)
+    config[names.embedding_dropout] = sizes.embedding_dropout.value_or(sizes.dropout);
+  if (names.residual_dropout != nullptr)
+    config[names.residual_dropout] = sizes.residual_dropout.value_or(sizes.dropout);
+  if (names.inner != nullptr) config[names.inner] = files.inner_may_be_null ? json() : json(4 * sizes.width);
+  for (const FixedField& field : files.fixed)
+    if (field.written) config[field.name] = json::parse(field.value);
   put_token(config, "bos_token_id", model.begin_token);
   put_token(config, "eos_token_id", model.end_token);
   if (files.writes_absent_padding || model.padding_token)
     put_token(config, "pad_token_id", model.padding_token);
+  if (files.write_more != nullptr) files.write_more(sizes, config);
+  return config;
+}
+
+// Returns the name of the type in PyTorch, as config.json has it.
+const char* torch_word(StoredType type) {
+  if (type == StoredType::bf16) return "bfloat16";
+  if (type == StoredType::f16) return "float16";
+  return type == StoredType::f64 ? "float64" : "float32";
+}
+
+// Returns the names of the fields that `before` and `after` have differently. Joint fields are there
+// together.
+std::set<std::string> changed_fields(const FamilyFiles& files, const json& before, const json& after) {
+  const auto differs = [&](const std::string& name) {
+    return before.contains(name) != after.contains(name) ||
+           (before.contains(name) && before[name] != after[name]);
+  };
+  std::set<std::string> changed;
+  for (const json& fields : {before, after})
+    for (const auto& [name, value] : fields.items())
+      if (differs(name)) changed.insert(name);
+  for (const std::vector<const char*>& joint : files.joint_fields)
+    if (std::any_of(joint.begin(), joint.end(), differs)) changed.insert(joint.begin(), joint.end());
+  return changed;
+}
+
+// Returns the model's source, changed where the model or the type that was written differs from it.
+std::string changed_source(const ModelDescription& model, const ModelDescription& read,
+                           std::optional<StoredType> written) {
+  const json after = fields_of(model);
+  const std::set<std::string> changed = changed_fields(files_of(*model.family), fields_of(read), after);
+  auto config = nlohmann::ordered_json::parse(without_non_finite(model.source, "null"));
+  bool same = changed.empty();
+  for (const std::string& name : changed) {
+    if (after.contains(name))
+      config[name] = after[name];
+    else
+      config.erase(name);
+  }
+  for (const char* name : {"dtype", "torch_dtype"}) {
+    if (!written || !config.contains(name) || config[name] == torch_word(*written)) continue;
+    config[name] = torch_word(*written);
+    same = false;
+  }
+  return same ? model.source : config.dump(2, ' ', true) + "\n";
+}
+
+}  // namespace
+
+std::int64_t size_in_config(const JsonField& field, std::int64_t most) {
+  const std::int64_t value = field.integer();
+  if (value < 1 || value > most) field.refuse(fmt::format("is {}; 1 to {} is supported", value, most));
+  return value;
+}
+
+ModelDescription model_description_from_json(std::string_view text, std::string_view file) {
+  const JsonSource source{std::string(file), config_remedy(), "the whole file"};
+  const json config = parse_json(without_non_finite(text, no_value), source);
+  ModelDescription model = ConfigReader(config, source).read();
+  model.source = text;
+  return model;
+}
+
+std::string config_json(const ModelDescription& model, std::optional<StoredType> written) {
+  const bool keeps_source = files_of(*model.family).keeps_source;
+  if (keeps_source && !model.source.empty()) {
+    const ModelDescription read = model_description_from_json(model.source, "the model's source");
+    if (read.family == model.family) return changed_source(model, read, written);
+  }
+  json config = fields_of(model);
+  if (written && keeps_source) config["torch_dtype"] = torch_word(*written);
   return config.dump(2) + "\n";
 }
+
+std::string to_json(const ModelDescription& model) { return config_json(model, {}); }
 
 ModelDescription read_model_description(const std::string& path) {
   std::error_code error;

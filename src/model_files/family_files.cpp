@@ -6,7 +6,8 @@
 namespace stowage {
 
 std::span<const FamilyFiles* const> all_family_files() {
-  static const std::array<const FamilyFiles*, 2> all = {&gpt_files(), &bert_files()};
+  static const std::array all = {&gpt_files(),     &bert_files(),  &llama_files(),
+                                 &mistral_files(), &qwen2_files(), &qwen3_files()};
   return all;
 }
 

@@ -5,7 +5,7 @@
 namespace stowage {
 namespace {
 
-ParameterLayout layout_in_gpt_files(const Tensor& parameter) {
+ParameterLayout layout_in_gpt_files(const Tensor& parameter, const ModelConfig&) {
   ParameterLayout layout{{"transformer." + parameter.name}};
   if (parameter.name == "wte.weight") layout.rows = RowCount::vocabulary;
   if (parameter.name == "wpe.weight") layout.rows = RowCount::positions;
@@ -47,7 +47,12 @@ const FamilyFiles& gpt_files() {
                                            {"scale_attn_by_inverse_layer_idx", "false"}},
                                  .inner_may_be_null = true,
                                  .writes_absent_padding = true,
+                                 .usual_dropout = 0.1,
                                  .usual_epsilon = 1e-5,
+                                 .read_more = nullptr,
+                                 .write_more = nullptr,
+                                 .keeps_source = false,
+                                 .joint_fields = {},
                                  .prefix = "transformer.",
                                  .whole_by = "transformer.ln_f.weight",
                                  .tied = {{"lm_head.weight", "transformer.wte.weight"}},

@@ -41,7 +41,7 @@ class Finder {
   Finder(const TensorFiles& files, const ModelDescription& model) : files_(files), model_(model) {}
 
   const StoredTensor* find(const std::string& name) const {
-    for (const std::string& accepted : accepted_names(*model_.family, name))
+    for (const std::string& accepted : accepted_names(model_, name))
       if (const StoredTensor* found = files_.find(accepted)) return found;
     return nullptr;
   }
@@ -110,7 +110,7 @@ class Matcher : Finder {
     for (const std::string_view name : files_.names()) {
       const StoredTensor* tensor = files_.find(name);
       if (used_.contains(tensor)) continue;
-      const ExtraTensor extra = extra_tensor(*model_.family, name);
+      const ExtraTensor extra = extra_tensor(model_, name);
       if (extra.what == Extra::none)
         refuse(fmt::format("tensor {} is none of {} with {} layers", in_quotes(name), title(),
                            model_.config.layers));

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 #include <unordered_map>
 
 #include "src/model_files/family_files.h"
@@ -30,8 +31,8 @@ std::int64_t stored_rows_of(const ModelConfig& model, RowCount count, const Tens
 }
 
 // Returns the parts: one that holds all columns, or several with equal shares of them.
-std::vector<StoredPart> stored_parts(const ParameterParts& all, const ParameterLayout& layout,
-                                     const ModelConfig& model, bool matrix) {
+std::vector<StoredPart> parts_of_columns(const ParameterParts& all, const ParameterLayout& layout,
+                                         const ModelConfig& model, bool matrix) {
   const auto count = static_cast<std::int64_t>(layout.names.size());
   const std::int64_t columns = all.columns / count;
   std::int64_t rows = all.rows;
@@ -39,8 +40,13 @@ std::vector<StoredPart> stored_parts(const ParameterParts& all, const ParameterL
   if (layout.rows == RowCount::positions) rows = model.sequence;
   std::vector<StoredPart> parts;
   for (const std::string& name : layout.names) {
-    StoredPart part{
-        name, {}, columns * static_cast<std::int64_t>(parts.size()), columns, matrix && layout.transposed};
+    StoredPart part{.name = name,
+                    .shape = {},
+                    .first_column = columns * static_cast<std::int64_t>(parts.size()),
+                    .columns = columns,
+                    .transposed = matrix && layout.transposed,
+                    .first_row = 0,
+                    .rows = all.stored_rows};
     part.shape = part.transposed ? std::vector{columns, rows} : std::vector{rows, columns};
     if (!matrix) part.shape = {count > 1 ? columns : rows};
     parts.push_back(std::move(part));
@@ -48,19 +54,42 @@ std::vector<StoredPart> stored_parts(const ParameterParts& all, const ParameterL
   return parts;
 }
 
+// Returns parts of all columns, one below the other.
+std::vector<StoredPart> parts_of_rows(const ParameterParts& all, const ParameterLayout& layout, bool matrix) {
+  std::vector<StoredPart> parts;
+  std::int64_t first = 0;
+  for (std::size_t i = 0; i < layout.names.size(); ++i) {
+    const std::int64_t rows = layout.heights[i];
+    parts.push_back({.name = layout.names[i],
+                     .shape = matrix ? std::vector{rows, all.columns} : std::vector{rows},
+                     .first_column = 0,
+                     .columns = all.columns,
+                     .transposed = false,
+                     .first_row = first,
+                     .rows = rows});
+    first += rows;
+  }
+  return parts;
+}
+
 ParameterParts parts_of(const ModelDescription& model, const Tensor& tensor) {
   if (tensor.shape.empty() || tensor.shape.size() > 2)
     refuse_graph(tensor, "is neither a vector nor a matrix");
-  const ParameterLayout layout = files_of(*model.family).layout(tensor);
+  const ParameterLayout layout = files_of(*model.family).layout(tensor, model.config);
   const bool matrix = tensor.shape.size() == 2;
-  const bool side_by_side = layout.names.size() > 1;
+  const bool one_below_the_other = !layout.heights.empty();
+  const bool side_by_side = layout.names.size() > 1 && !one_below_the_other;
   ParameterParts all;
   all.rows = side_by_side && !matrix ? 1 : tensor.shape[0];
   all.columns = matrix ? tensor.shape[1] : (side_by_side ? tensor.shape[0] : 1);
-  if (all.columns % static_cast<std::int64_t>(layout.names.size()) != 0)
+  const std::int64_t height = std::accumulate(layout.heights.begin(), layout.heights.end(), std::int64_t{0});
+  if (one_below_the_other && height != all.rows)
+    refuse_graph(tensor, fmt::format("has {} rows, and the model's files {}", all.rows, height));
+  if (side_by_side && all.columns % static_cast<std::int64_t>(layout.names.size()) != 0)
     refuse_graph(tensor, fmt::format("does not hold {} equal parts side by side", layout.names.size()));
   all.stored_rows = stored_rows_of(model.config, layout.rows, tensor, all.rows);
-  all.parts = stored_parts(all, layout, model.config, matrix);
+  all.parts = one_below_the_other ? parts_of_rows(all, layout, matrix)
+                                  : parts_of_columns(all, layout, model.config, matrix);
   all.may_be_missing = layout.may_be_missing;
   return all;
 }
@@ -77,26 +106,30 @@ void transposed_runs(const ParameterParts& parameter, std::size_t index, std::in
   const StoredPart& part = parameter.parts[index];
   for (std::int64_t i = 0; i < part.columns; ++i) {
     const std::int64_t column = part.first_column + i;
-    const std::int64_t first = steps_to(begin - column, parameter.columns);
-    const std::int64_t last = std::min(steps_to(end - column, parameter.columns), parameter.stored_rows);
+    const std::int64_t first = std::max(steps_to(begin - column, parameter.columns), part.first_row);
+    const std::int64_t last = std::min(steps_to(end - column, parameter.columns), part.first_row + part.rows);
     if (first < last)
-      visit({index, i * parameter.stored_rows + first, first * parameter.columns + column, parameter.columns,
-             last - first});
+      visit({index, i * part.rows + first - part.first_row, first * parameter.columns + column,
+             parameter.columns, last - first});
   }
 }
 
 void straight_runs(const ParameterParts& parameter, std::size_t index, std::int64_t begin, std::int64_t end,
                    const std::function<void(const Run&)>& visit) {
   const StoredPart& part = parameter.parts[index];
+  const std::int64_t part_begin = part.first_row * parameter.columns;
+  begin = std::max(begin, part_begin);
+  end = std::min(end, part_begin + part.rows * parameter.columns);
   if (part.columns == parameter.columns) {
-    if (begin < end) visit({index, begin, begin, 1, end - begin});
+    if (begin < end) visit({index, begin - part_begin, begin, 1, end - begin});
     return;
   }
   for (std::int64_t row = begin / parameter.columns; row * parameter.columns < end; ++row) {
     const std::int64_t start = row * parameter.columns + part.first_column;
     const std::int64_t first = std::max(begin, start);
     const std::int64_t last = std::min(end, start + part.columns);
-    if (first < last) visit({index, row * part.columns + first - start, first, 1, last - first});
+    if (first < last)
+      visit({index, (row - part.first_row) * part.columns + first - start, first, 1, last - first});
   }
 }
 
@@ -121,8 +154,8 @@ std::vector<ParameterParts> parameter_parts(const ModelDescription& model, const
   return all;
 }
 
-std::vector<std::string> accepted_names(const ModelFamily& family, const std::string& name) {
-  const FamilyFiles& files = files_of(family);
+std::vector<std::string> accepted_names(const ModelDescription& model, const std::string& name) {
+  const FamilyFiles& files = files_of(*model.family);
   std::vector<std::string> names = {name};
   for (const auto& [newer, older] : files.older_endings)
     if (name.ends_with(newer))
@@ -132,7 +165,7 @@ std::vector<std::string> accepted_names(const ModelFamily& family, const std::st
     if (names[i].starts_with(files.prefix)) names.push_back(names[i].substr(files.prefix.size()));
   // A tied table may be stored under its other name alone.
   for (const TiedTensor& tied : files.tied)
-    if (tied.tied_to == name) names.emplace_back(tied.name);
+    if (model.config.tied && tied.tied_to == name) names.emplace_back(tied.name);
   return names;
 }
 
@@ -143,12 +176,12 @@ bool is_tied_name(std::string_view name) {
   return false;
 }
 
-ExtraTensor extra_tensor(const ModelFamily& family, std::string_view name) {
-  const FamilyFiles& files = files_of(family);
+ExtraTensor extra_tensor(const ModelDescription& model, std::string_view name) {
+  const FamilyFiles& files = files_of(*model.family);
   for (const std::string_view ending : files.passed_over)
     if (name.ends_with(ending)) return {Extra::passed_over, {}};
   for (const TiedTensor& tied : files.tied)
-    if (tied.name == name) return {Extra::tied, std::string(tied.tied_to)};
+    if (model.config.tied && tied.name == name) return {Extra::tied, std::string(tied.tied_to)};
   return {};
 }
 

@@ -1,7 +1,7 @@
 // Places of a parameter's elements in a model's files: names, shapes and layouts, as data.
 //
 // A parameter counts as a matrix of rows x columns, in its own row-major order. A tensor of a file holds some
-// of its columns, as they are or transposed, and its first rows: rows behind them are padding.
+// of its columns or some of its rows, as they are or transposed. Rows behind `stored_rows` are padding.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +21,8 @@ struct StoredPart {
   std::int64_t first_column = 0;
   std::int64_t columns = 0;
   bool transposed = false;  // stored [columns, rows]
+  std::int64_t first_row = 0;
+  std::int64_t rows = 0;
 };
 
 struct ParameterParts {
@@ -39,7 +41,7 @@ struct ParameterParts {
 std::vector<ParameterParts> parameter_parts(const ModelDescription& model, const Graph& graph);
 
 // Returns the names that a file may use for `name`, the usual one first.
-std::vector<std::string> accepted_names(const ModelFamily& family, const std::string& name);
+std::vector<std::string> accepted_names(const ModelDescription& model, const std::string& name);
 
 // A tensor that a file may have beside the parameters.
 enum class Extra : std::uint8_t { none, passed_over, tied };
@@ -47,7 +49,7 @@ struct ExtraTensor {
   Extra what = Extra::none;
   std::string tied_to;  // usual name of the tensor whose bytes this one must have
 };
-ExtraTensor extra_tensor(const ModelFamily& family, std::string_view name);
+ExtraTensor extra_tensor(const ModelDescription& model, std::string_view name);
 // Returns whether the name, behind any prefix, is of a tensor that some family ties to another one.
 bool is_tied_name(std::string_view name);
 

@@ -132,7 +132,7 @@ struct Source {
 const StoredTensor& read_as(const Source& source, const StoredTensor& tensor) {
   const StoredTensor* found = nullptr;
   if (source.beyond != nullptr) {
-    for (const std::string& name : accepted_names(*source.model.family, tensor.name))
+    for (const std::string& name : accepted_names(source.model, tensor.name))
       if (found == nullptr) found = source.beyond->find(name);
   }
   if (found != nullptr && found->shape == tensor.shape && is_real(found->type)) return *found;

@@ -73,7 +73,8 @@ TEST(ConfigJson, ReadsWhatItWrites) {
 }
 
 TEST(ConfigJson, RefusesWhatIsNotComputed) {
-  expect_field_refused(gpt_json(), "model_type", "llama", "is \"llama\"; supported are gpt2, bert");
+  expect_field_refused(gpt_json(), "model_type", "opt",
+                       "is \"opt\"; supported are gpt2, bert, llama, mistral, qwen2, qwen3");
   expect_field_refused(gpt_json(), "activation_function", "relu", R"(is "relu"; "gelu_new" is supported)");
   expect_field_refused(gpt_json(), "n_inner", 47, "is 47; 4 times n_embd, 48, is supported");
   expect_field_refused(gpt_json(), "tie_word_embeddings", false, "is false; true is supported");

@@ -18,7 +18,7 @@ void expect_each_once(const ParameterParts& parameter, std::int64_t piece) {
   std::vector<int> elements(static_cast<std::size_t>(all));
   std::vector<std::vector<int>> stored;
   for (const StoredPart& part : parameter.parts)
-    stored.emplace_back(static_cast<std::size_t>(part.columns * parameter.stored_rows));
+    stored.emplace_back(static_cast<std::size_t>(part.columns * part.rows));
   for (std::int64_t begin = 0; begin < all; begin += piece) {
     const std::int64_t end = std::min(all, begin + piece);
     for_each_run(parameter, begin, end, [&](const Run& run) {
@@ -44,7 +44,8 @@ TEST(ParameterParts, RunsHoldEachElementOnce) {
     for (const std::int64_t piece : {1, 5, 16, 1 << 20}) expect_each_once(parameter, piece);
   }
   // Fused and not transposed: no model has it, the runs allow it.
-  ParameterParts straight{0, no_id, 4, 6, 3, {{"a", {3, 2}, 0, 2, false}, {"b", {3, 4}, 2, 4, false}}, false};
+  ParameterParts straight{
+      0, no_id, 4, 6, 3, {{"a", {3, 2}, 0, 2, false, 0, 3}, {"b", {3, 4}, 2, 4, false, 0, 3}}, false};
   for (const std::int64_t piece : {1, 5, 7, 100}) expect_each_once(straight, piece);
 }
 
@@ -63,12 +64,12 @@ TEST(ParameterParts, NameWhatTransformersNames) {
 }
 
 TEST(ParameterParts, KnowOtherNames) {
-  EXPECT_THAT(accepted_names(gpt_family, "transformer.wte.weight"),
+  EXPECT_THAT(accepted_names({.family = &gpt_family}, "transformer.wte.weight"),
               ElementsAre("transformer.wte.weight", "wte.weight", "lm_head.weight"));
   EXPECT_THAT(
-      accepted_names(bert_family, "bert.a.LayerNorm.bias"),
+      accepted_names({.family = &bert_family}, "bert.a.LayerNorm.bias"),
       ElementsAre("bert.a.LayerNorm.bias", "bert.a.LayerNorm.beta", "a.LayerNorm.bias", "a.LayerNorm.beta"));
-  EXPECT_THAT(accepted_names(bert_family, "cls.predictions.bias"),
+  EXPECT_THAT(accepted_names({.family = &bert_family}, "cls.predictions.bias"),
               ElementsAre("cls.predictions.bias", "cls.predictions.decoder.bias"));
 }
 
