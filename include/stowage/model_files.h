@@ -119,17 +119,32 @@ class ExportFolder {
   std::unique_ptr<Temporary> temporary_;
 };
 
+// Element types that save_model writes, each value rounded to the nearest, ties to even.
+enum class SavedType : std::uint8_t {
+  usual,    // as_read with a source; otherwise the graph's type, and f32 for parameters in bf16 and f16
+  as_read,  // of each tensor the type in the source; the usual type where the source has no such tensor
+  bf16,
+  f32
+};
+
 struct SaveOptions {
-  // More bytes than this are written as several files with an index. A tensor is never cut.
+  // More bytes than this are written as several files with an index. A tensor is never cut. Not used with a
+  // source, whose division into files is kept.
   Bytes shard_bytes = 5'000'000'000;
+  SavedType type = SavedType::usual;
+  // The files from which the model was read. Tensors go into files of the same names and in the same order,
+  // and what is no parameter is copied: without training every file gets the same bytes. Must outlive the
+  // call.
+  const TensorFiles* source = nullptr;
   // The files from which the model was read, if it has more positions than the graph: the other rows are
-  // copied from them. Must outlive the call.
+  // copied from them. Not set: `source`. Must outlive the call.
   const TensorFiles* beyond = nullptr;
 };
 
 // Writes config.json and the parameters, which `model` describes, into `folder`, each file on the disk when
-// it returns. Throws InvalidInput for a graph of another model, and for positions that neither the graph nor
-// `options.beyond` has; Error when writing fails.
+// it returns. The field of config.json that names the type follows a type that was asked for. Throws
+// InvalidInput for a graph or a source of another model, for as_read without a source, and for positions that
+// neither the graph nor `options.beyond` has; Error when writing fails.
 void save_model(const std::string& folder, const ModelDescription& model, const Graph& graph,
                 const ParameterAccess& parameters, const SaveOptions& options = {});
 

@@ -72,6 +72,10 @@ std::string safetensors_beginning(SafetensorsHeader& header);
 // Returns for each tensor of the index the name of its file, in the index's own folder.
 std::map<std::string, std::string> parse_safetensors_index(std::string_view text, std::string_view file);
 std::string safetensors_index(const std::map<std::string, std::string>& files, Bytes total_bytes);
+// Returns the text of an index with another size and the places of more tensors. Requires an index that
+// parse_safetensors_index takes.
+std::string changed_safetensors_index(std::string_view text, const std::map<std::string, std::string>& files,
+                                      Bytes total_bytes);
 
 // The tensors of one file, or of all files of an index, open for reading. Not thread-safe.
 class TensorFiles {
@@ -91,6 +95,15 @@ class TensorFiles {
   // these files, has no such bytes, or the file has become shorter; Error if reading fails.
   void read(const StoredTensor& tensor, Bytes offset, std::span<std::byte> into) const;
 
+  struct File {
+    std::string name;                 // without its folder
+    const SafetensorsHeader* header;  // has the tensors that `find` returns
+  };
+  std::vector<File> files() const;  // sorted by name
+  // Reads the bytes before the tensors of a file of files(). Throws as `read`.
+  std::string beginning(std::size_t file) const;
+  const std::string& index() const;  // text of the index; empty: one file without an index
+
  private:
   class Implementation;
   std::unique_ptr<Implementation> implementation_;
@@ -102,6 +115,9 @@ class SafetensorsWriter {
   // Writes the header. `tensors`: name, type and shape; the rest is set. Throws InvalidInput as
   // safetensors_beginning does, or where no file can be made; Error when writing fails.
   SafetensorsWriter(std::string path, std::vector<StoredTensor> tensors);
+  // `beginning`: the header's bytes, as a file with these tensors has them; empty: they are made from the
+  // header's tensors and metadata.
+  SafetensorsWriter(std::string path, SafetensorsHeader header, const std::string& beginning = {});
   ~SafetensorsWriter();  // removes the file unless it was committed
   SafetensorsWriter(const SafetensorsWriter&) = delete;
   SafetensorsWriter& operator=(const SafetensorsWriter&) = delete;

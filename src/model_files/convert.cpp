@@ -83,6 +83,12 @@ std::optional<StoredType> stored_type_of(DataType type) {
   }
 }
 
+DataType data_type_of(StoredType type) {
+  if (type == StoredType::bf16) return DataType::bf16;
+  if (type == StoredType::f16) return DataType::f16;
+  return type == StoredType::f64 ? DataType::f64 : DataType::f32;
+}
+
 bool is_real(StoredType type) {
   return type == StoredType::f16 || type == StoredType::bf16 || type == StoredType::f32 ||
          type == StoredType::f64;

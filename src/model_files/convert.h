@@ -13,6 +13,9 @@ namespace stowage {
 // Returns the file's type that holds the same bits; nullopt for a type that parameters do not have.
 std::optional<StoredType> stored_type_of(DataType type);
 
+// Returns the type of parameters that holds the same bits. Requires is_real(type).
+DataType data_type_of(StoredType type);
+
 // Whether `convert` reads the type: F16, BF16, F32, F64.
 bool is_real(StoredType type);
 

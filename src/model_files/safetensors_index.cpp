@@ -46,4 +46,13 @@ std::string safetensors_index(const std::map<std::string, std::string>& files, B
   return json.dump(2) + "\n";
 }
 
+std::string changed_safetensors_index(std::string_view text, const std::map<std::string, std::string>& files,
+                                      Bytes total_bytes) {
+  auto json = nlohmann::ordered_json::parse(text);
+  if (!json["metadata"].is_object()) json["metadata"] = nlohmann::ordered_json::object();
+  json["metadata"]["total_size"] = total_bytes;
+  for (const auto& [tensor, file] : files) json["weight_map"][tensor] = file;
+  return json.dump(2) + "\n";
+}
+
 }  // namespace stowage

@@ -9,12 +9,11 @@ namespace stowage {
 
 class SafetensorsWriter::Implementation {
  public:
-  Implementation(std::string path, std::vector<StoredTensor> tensors) {
-    header_.tensors = std::move(tensors);
-    header_.metadata = {{"format", "pt"}};  // transformers refuses files without it
-    const std::string beginning = safetensors_beginning(header_);
+  Implementation(std::string path, SafetensorsHeader header, const std::string& beginning)
+      : header_(std::move(header)) {
+    const std::string text = beginning.empty() ? safetensors_beginning(header_) : beginning;
     file_ = OutputFile("", std::move(path), Writing::placed);
-    file_.write(beginning);
+    file_.write(text);
   }
 
   const std::vector<StoredTensor>& tensors() const { return header_.tensors; }
@@ -42,8 +41,11 @@ class SafetensorsWriter::Implementation {
   Bytes written_ = 0;
 };
 
+// transformers refuses files without the format.
 SafetensorsWriter::SafetensorsWriter(std::string path, std::vector<StoredTensor> tensors)
-    : implementation_(std::make_unique<Implementation>(std::move(path), std::move(tensors))) {}
+    : SafetensorsWriter(std::move(path), SafetensorsHeader{std::move(tensors), {{"format", "pt"}}, 0}) {}
+SafetensorsWriter::SafetensorsWriter(std::string path, SafetensorsHeader header, const std::string& beginning)
+    : implementation_(std::make_unique<Implementation>(std::move(path), std::move(header), beginning)) {}
 SafetensorsWriter::~SafetensorsWriter() = default;
 const std::vector<StoredTensor>& SafetensorsWriter::tensors() const { return implementation_->tensors(); }
 void SafetensorsWriter::write(std::size_t index, Bytes offset, std::span<const std::byte> value) {

@@ -141,13 +141,17 @@ class TensorFiles::Implementation {
     read_at(file->handle, file->path, file->header.data_offset + stored->offset + offset, into);
   }
 
+  const std::vector<OpenTensorFile>& files() const { return files_; }
+  const std::string& index() const { return index_; }
+
  private:
   std::string_view unwrapped(std::string_view name) const {
     return name.starts_with(wrapper_) ? name.substr(wrapper_.size()) : name;
   }
 
   void open_index(const std::string& path) {
-    const auto index = parse_safetensors_index(read_small_file(path, most_index_bytes, tensor_remedy), path);
+    index_ = read_small_file(path, most_index_bytes, tensor_remedy);
+    const auto index = parse_safetensors_index(index_, path);
     std::map<std::string, std::size_t> counts;  // number of tensors by file
     for (const auto& [tensor, file] : index) ++counts[file];
     if (counts.size() > most_files)
@@ -185,6 +189,7 @@ class TensorFiles::Implementation {
   }
 
   std::vector<OpenTensorFile> files_;
+  std::string index_;                    // text of the index
   std::string_view wrapper_;             // common beginning of all names
   std::vector<std::string_view> names_;  // sorted names in an index
   std::map<std::string_view, Place> places_;
@@ -211,5 +216,21 @@ std::vector<std::string_view> TensorFiles::names() const {
 void TensorFiles::read(const StoredTensor& tensor, Bytes offset, std::span<std::byte> into) const {
   implementation_->read(tensor, offset, into);
 }
+
+std::vector<TensorFiles::File> TensorFiles::files() const {
+  std::vector<File> files;
+  for (const OpenTensorFile& open : implementation_->files())
+    files.push_back({fs::path(open.path).filename().string(), &open.header});
+  return files;
+}
+
+std::string TensorFiles::beginning(std::size_t file) const {
+  const OpenTensorFile& open = implementation_->files().at(file);
+  std::string text(open.header.data_offset, '\0');
+  read_at(open.handle, open.path, 0, std::as_writable_bytes(std::span(text)));
+  return text;
+}
+
+const std::string& TensorFiles::index() const { return implementation_->index(); }
 
 }  // namespace stowage
