@@ -167,6 +167,7 @@ struct ModelFamily {
   std::string_view name;   // "gpt": in a plan's JSON, in checkpoints and before messages
   std::string_view title;  // "GPT-2": for people
   bool generates;          // predicts the next token, so that it can write text
+  bool learned_positions;  // a table has a row for each position: no sample may be longer
   ModelConfig defaults;    // the sizes that a question without others is about
   BuiltModel (*build)(GraphBuilder& builder, const ModelConfig& config);
 };

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "src/model_files/family_files.h"
 #include "stowage/model_files.h"
 
@@ -33,27 +35,31 @@ void take_initial_sizes(Options& options, const GivenSizes& given) {
   about_initial(options, [&] { require_of_program(found, options); });
   const ConfigFields& fields = files_of(*found.family).fields;
   const ModelConfig& stored = found.config;
-  ModelConfig& model = options.model;
-  const auto take = [&](bool is_given, std::int64_t& size, std::int64_t value, const char* flag,
-                        const char* field) {
+  const ModelConfig asked = options.model;
+  const auto agree = [&](bool is_given, std::int64_t size, std::int64_t value, const char* flag,
+                         const char* field) {
     if (is_given && size != value) contradict(options, flag, size, field, value, "leave the flag out");
-    size = value;
   };
-  take(given.layers, model.layers, stored.layers, "--layers", fields.layers);
-  take(given.width, model.width, stored.width, "--width", fields.width);
-  take(given.heads, model.heads, stored.heads, "--heads", fields.heads);
-  if (!given.sequence) model.sequence = stored.sequence;
-  if (model.sequence > stored.sequence)
-    contradict(options, "--sequence", model.sequence, fields.positions, stored.sequence,
+  agree(given.layers, asked.layers, stored.layers, "--layers", fields.layers);
+  agree(given.width, asked.width, stored.width, "--width", fields.width);
+  agree(given.heads, asked.heads, stored.heads, "--heads", fields.heads);
+  if (given.sequence && asked.sequence > stored.sequence)
+    contradict(options, "--sequence", asked.sequence, fields.positions, stored.sequence,
                "choose at most these");
-  if (!given.dropout) {
-    model.dropout = stored.dropout;
-    model.embedding_dropout = stored.embedding_dropout;
-    model.attention_dropout = stored.attention_dropout;
-    model.residual_dropout = stored.residual_dropout;
+  ModelConfig& model = options.model;
+  model = stored;
+  if (given.sequence)
+    model.sequence = asked.sequence;
+  else if (!found.family->learned_positions)
+    model.sequence = std::min(stored.sequence, found.family->defaults.sequence);
+  if (given.dropout) {
+    model.dropout = asked.dropout;
+    model.embedding_dropout = model.attention_dropout = model.residual_dropout = {};
   }
-  model.epsilon = stored.epsilon;
-  model.vocabulary = stored.vocabulary;
+  model.batch = asked.batch;
+  model.micro_batches = asked.micro_batches;
+  model.gradient_groups = asked.gradient_groups;
+  model.head_tokens = asked.head_tokens;
   options.family = found.family;
   options.initial = found;
   const TensorFiles files = with_prefix("--init ", [&] { return TensorFiles(options.init); });

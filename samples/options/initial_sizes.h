@@ -14,6 +14,8 @@ struct GivenSizes {
 };
 
 // Does nothing without --init. With --init, reads the model's config.json and takes its sizes and dropout.
+// Without --sequence, samples are as long as the model takes, but where positions are not learned at most as
+// ModelFamily::defaults says.
 // Throws InvalidInput for a model that is not computed here, or that a given flag contradicts, naming both.
 void take_initial_sizes(Options& options, const GivenSizes& given);
 

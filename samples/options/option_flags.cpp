@@ -234,7 +234,7 @@ void add_checkpoints(CLI::App& app, Options& options) {
       ->type_name("[PATH]");
 }
 
-void add_output(CLI::App& app, Options& options) {
+void add_output(CLI::App& app, Options& options, RawOptions& raw) {
   const char* group = "Output";
   app.add_option("--log", options.log_file,
                  "write one JSON object per step, or where FILE ends in .csv one row")
@@ -256,6 +256,13 @@ void add_output(CLI::App& app, Options& options) {
                  "write the final model for Hugging Face into a new folder: safetensors and config.json")
       ->group(group)
       ->type_name("DIR");
+  app.add_option(
+         "--export-type", raw.export_type,
+         "of the exported weights: as-read (the types of --init's files; f32 without --init), bf16, which "
+         "rounds, or f32, which keeps the master weights")
+      ->group(group)
+      ->check(quiet(CLI::IsMember({"as-read", "bf16", "f32"})))
+      ->type_name("NAME");
 }
 
 void add_evaluation(CLI::App& app, Options& options) {
@@ -319,7 +326,7 @@ void add_flags(CLI::App& app, Options& options, RawOptions& raw) {
   add_checkpoints(app, options);
   add_evaluation(app, options);
   if (options.program == Program::train_gpt) add_generation(app, options, raw);
-  add_output(app, options);
+  add_output(app, options, raw);
 }
 
 }  // namespace stowage::samples

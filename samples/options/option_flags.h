@@ -20,9 +20,10 @@ struct RawOptions {
   std::string decay = "matrices";
   std::string moments = "f32";
   std::string schedule = "cosine";
+  std::string export_type;
 };
 
-// Adds the flags of `options.kind`'s program, whose defaults are what `options` and `raw` hold; both must
+// Adds the flags of `options.program`, whose defaults are what `options` and `raw` hold; both must
 // outlive the parsing.
 void add_flags(CLI::App& app, Options& options, RawOptions& raw);
 

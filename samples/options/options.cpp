@@ -24,6 +24,10 @@ void parse(const RawOptions& raw, Options& options) {
   options.descent = descent_from(raw.schedule).value_or(Descent::cosine);
   options.decayed = raw.decay == "all" ? DecayedParameters::all : DecayedParameters::matrices;
   options.moments = moments_from(raw.moments).value_or(Moments::f32);
+  options.export_type = raw.export_type == "as-read" ? SavedType::as_read
+                        : raw.export_type == "bf16"  ? SavedType::bf16
+                        : raw.export_type == "f32"   ? SavedType::f32
+                                                     : SavedType::usual;
   options.type = raw.type == "bf16" ? DataType::bf16 : raw.type == "fp16" ? DataType::f16 : DataType::f32;
   const PlanChoice choice = stowage::parse(raw.plan);
   options.machine = raw.plan.machine;
@@ -136,6 +140,7 @@ constexpr Need needs[] = {{"--checkpoint-every", "--checkpoint"},
                           {"--keep", "--checkpoint"},
                           {"--checkpoint-blocking", "--checkpoint"},
                           {"--keep-best", "--checkpoint"},
+                          {"--export-type", "--export"},
                           {"--tokens", "--generate"},
                           {"--temperature", "--generate"}};
 // Outputs of a training, besides its checkpoints.
@@ -211,6 +216,8 @@ void check_needs(const Options& options, const IsGiven& given) {
       throw InvalidInput(
           fmt::format("{}: nothing is evaluated without --evaluate-every N; give that too", flag));
   }
+  if (options.export_type == SavedType::as_read && options.init.empty())
+    throw InvalidInput("--export-type as-read: without --init nothing was read; give bf16 or f32");
   if (options.keep_best && options.evaluate_every == 0)
     throw InvalidInput("--keep-best: nothing is evaluated with --evaluate-every 0; give another number");
   if (given("--loss-scale") && options.type != DataType::f16)

@@ -89,6 +89,7 @@ struct Options {
   std::string report_file;
   std::string weights_file;
   std::string export_folder;
+  SavedType export_type = SavedType::usual;
 };
 
 inline Schedule schedule_of(const Options& options) {

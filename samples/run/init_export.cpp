@@ -3,10 +3,49 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <array>
+#include <filesystem>
+#include <vector>
+
 #include "samples/options/initial_sizes.h"
 #include "src/base/output_file.h"
+#include "src/model_files/family_files.h"
+#include "stowage/error.h"
 
 namespace stowage::samples {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Files of a model's folder that an export has as they are, unless it has its own of that name.
+constexpr std::array companions = {"generation_config.json",
+                                   "chat_template.jinja",
+                                   "chat_template.json",
+                                   "tokenizer.json",
+                                   "tokenizer_config.json",
+                                   "special_tokens_map.json",
+                                   "added_tokens.json",
+                                   "tokenizer.model",
+                                   "vocab.json",
+                                   "merges.txt"};
+
+// Copies the companions beside the model files at `init` to `folder`. Returns their names. Throws Error.
+std::vector<std::string> copy_companions(const std::string& init, const std::string& folder) {
+  std::vector<std::string> copied;
+  std::error_code error;
+  const fs::path from = fs::is_directory(init, error) ? fs::path(init) : fs::path(init).parent_path();
+  for (const char* name : companions) {
+    const fs::path to = fs::path(folder) / name;
+    if (init.empty() || !fs::is_regular_file(from / name, error) || fs::exists(to, error)) continue;
+    if (!fs::copy_file(from / name, to, error))
+      throw Error(fmt::format("--export: {} cannot be copied to {}: {}", (from / name).string(), to.string(),
+                              error.message()));
+    copied.emplace_back(name);
+  }
+  return copied;
+}
+
+}  // namespace
 
 InitialModel::InitialModel(const Options& options, const Graph& graph) : options_(options) {
   if (!options.initial) return;
@@ -41,16 +80,19 @@ std::string ExportedModel::write(const Task& task, const Graph& graph, EngineGro
     keep(options_.initial->end_token, model.end_token);
     keep(options_.initial->padding_token, model.padding_token);
   }
-  save_model(folder_->path(), model, graph, access_to(engine), {.beyond = initial.files()});
+  save_model(folder_->path(), model, graph, access_to(engine),
+             {.type = options_.export_type, .source = initial.files()});
   std::string names;
   for (const auto& [name, contents] : task.files()) {
     write_file("--export", folder_->path() + '/' + name, contents);
     names += ", " + name;
   }
+  if (files_of(*model.family).keeps_source)
+    for (const std::string& name : copy_companions(options_.init, folder_->path())) names += ", " + name;
   folder_->commit();
   const std::int64_t sequence = options_.model.sequence;
   const std::string rows =
-      model.config.sequence == sequence
+      model.config.sequence == sequence || !model.family->learned_positions
           ? ""
           : fmt::format("; {} positions, of which those behind --sequence {} are as they were read",
                         model.config.sequence, sequence);

@@ -35,9 +35,9 @@ class ExportedModel {
   // Throws InvalidInput naming --export.
   explicit ExportedModel(const Options& options);
 
-  // Writes the parameters and the task's files (config, tokenizer), then gives the finished folder its name.
-  // Positions beyond the training's sequence are those of `initial`. Returns a line for the user, "" without
-  // a folder.
+  // Writes the parameters, the task's files (config, tokenizer) and, for families whose config.json is kept,
+  // the source's other files, then gives the finished folder its name. Positions beyond the training's
+  // sequence are those of `initial`. Returns a line for the user, "" without a folder.
   std::string write(const Task& task, const Graph& graph, EngineGroup& engine, const InitialModel& initial);
 
  private:

@@ -175,6 +175,7 @@ BuiltModel bert(GraphBuilder& builder, const ModelConfig& config) {
 constinit const ModelFamily bert_family{.name = "bert",
                                         .title = "BERT",
                                         .generates = false,
+                                        .learned_positions = true,
                                         .defaults = {.layers = 12,
                                                      .width = 768,
                                                      .heads = 12,

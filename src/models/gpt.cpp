@@ -113,6 +113,7 @@ constinit const ModelFamily gpt_family{
     .name = "gpt",
     .title = "GPT-2",
     .generates = true,
+    .learned_positions = true,
     .defaults = {.layers = 12, .width = 768, .heads = 12, .vocabulary = 50304, .sequence = 1024},
     .build = gpt};
 
