@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "src/tokens/shard_bytes.h"
 #include "stowage/model_files.h"
 #include "stowage/safetensors.h"
 #include "tests/samples/run_program.h"
@@ -40,6 +41,73 @@ TEST_F(TrainGptModelFiles, WithoutTrainingTheFileStaysWhatItIs) {
             contents_of(fixtures + "gpt2/model.safetensors"));
   EXPECT_EQ(read_model_description(folder_.file("out")), read_model_description(fixtures + "gpt2"));
 }
+
+// Llama in f32 and one file, Qwen3 in bf16 and several, as transformers saved them.
+class TrainsARelativeOfLlama : public TrainGptModelFiles, public ::testing::WithParamInterface<std::string> {
+ protected:
+  static constexpr std::int32_t words = 300;  // of both models
+
+  Words of_model(const Words& more) const {
+    Words all = {"--data", shard_,   "--device", "simulated", "--batch",
+                 "2",      "--init", model_,     "--type",    GetParam() == "llama" ? "f32" : "bf16"};
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+  static std::string tokens(std::int32_t count) {
+    std::string bytes = shard_header(ShardVersion::four_bytes, count);
+    for (std::int32_t i = 0; i < count; ++i) {
+      const std::int32_t token = i * i % words;
+      bytes.append(reinterpret_cast<const char*>(&token), sizeof token);
+    }
+    return bytes;
+  }
+
+  std::string model_ = fixtures + GetParam();
+  std::string shard_ = folder_.make("data.bin", tokens(2000));
+};
+
+TEST_P(TrainsARelativeOfLlama, WithoutTrainingEveryFileStaysWhatItIs) {
+  const std::string out = folder_.file("out");
+  well(run_train_gpt(of_model({"--steps", "0", "--export", out})));
+  std::size_t files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(model_)) {
+    const std::string name = entry.path().filename().string();
+    EXPECT_EQ(contents_of(out + "/" + name), contents_of(entry.path().string())) << name;
+    ++files;
+  }
+  EXPECT_GE(files, 3U);
+}
+
+// Resumed in half of the memory, the export is that of the run in one go.
+TEST_P(TrainsARelativeOfLlama, HasTheSameBitsInLessMemory) {
+  const Words some = {"--sequence", "16", "--steps", "4", "--warmup", "0", "--machine", "rtx4090"};
+  const auto with_more = [&](const Words& more) {
+    Words all = of_model(some);
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  };
+  well(run_train_gpt(with_more({"--export", folder_.file("whole")})));
+  well(run_train_gpt(
+      with_more({"--steps", "2", "--schedule", "constant", "--checkpoint", folder_.file("run")})));
+  const ProgramResult asked = well(run_train_gpt(with_more({"--plan-only"})));
+  const std::size_t at = asked.output.find('(', asked.output.find("\nminimum"));
+  ASSERT_NE(at, std::string::npos);
+  const std::string minimum = asked.output.substr(at + 1, asked.output.find(' ', at) - at - 1);
+  well(run_train_gpt(with_more({"--device-memory", minimum, "--export", folder_.file("least")})));
+  for (const auto& entry : std::filesystem::directory_iterator(folder_.file("whole"))) {
+    const std::string name = entry.path().filename().string();
+    EXPECT_EQ(contents_of(folder_.file("least/" + name)), contents_of(entry.path().string())) << name;
+  }
+  well(run_train_gpt(with_more({"--schedule", "constant", "--checkpoint", folder_.file("run"), "--resume"})));
+}
+
+TEST_P(TrainsARelativeOfLlama, HasNoUseForBytes) {
+  expect_refusal(run_train_gpt({"--data", text_, "--device", "simulated", "--init", model_}),
+                 {"has tokens of its own", "token shards"});
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, TrainsARelativeOfLlama, ::testing::Values("llama", "qwen3"),
+                         [](const auto& info) { return info.param; });
 
 // Streamed from the host, in the least memory.
 TEST_F(TrainGptModelFiles, NorInTheLeastMemory) {
