@@ -12,6 +12,10 @@ std::vector<std::string> seeds() {
     model.end_token = 50256;
     all.push_back(to_json(model));
   }
+  ModelDescription windows{.family = &qwen2_family, .config = qwen2_family.defaults};
+  windows.config.layers = 3;
+  windows.config.windows = {0, 9, 0};
+  all.push_back(to_json(windows));
   return all;
 }
 
@@ -30,7 +34,23 @@ std::vector<std::string> dictionary() {
           "{}",
           "[]",
           "\"n_inner\": null,",
-          "\"is_decoder\": true,"};
+          "\"is_decoder\": true,",
+          "\"llama\"",
+          "\"mistral\"",
+          "\"qwen2\"",
+          "\"qwen3\"",
+          "\"head_dim\": 64,",
+          "\"num_key_value_heads\": 2,",
+          "\"rope_parameters\": {\"rope_type\": \"default\", \"rope_theta\": 1},",
+          "\"rope_scaling\": null,",
+          "\"llama3\"",
+          "\"layer_types\": [",
+          "\"full_attention\",",
+          "\"sliding_attention\",",
+          "\"sliding_window\": 9,",
+          "\"use_sliding_window\": true,",
+          "\"max_window_layers\": 1,",
+          "NaN"};
 }
 
 }  // namespace stowage::fuzz
@@ -41,10 +61,21 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       [&] { return model_description_from_json(fuzz::text_of(data, size), "input"); });
   if (!model) return 0;
   const ModelConfig& config = model->config;
-  if (config.layers < 1 || config.width < 1 || config.heads < 1 || config.width % config.heads != 0)
+  const std::int64_t head_width = config.head_width;
+  if (config.layers < 1 || config.width < 1 || config.heads < 1 ||
+      (head_width == 0 ? config.width % config.heads != 0 : head_width % 2 != 0))
     fuzz::broken("sizes that no model has");
-  fuzz::check_round_trip(
-      *model, [](const ModelDescription& of) { return to_json(of); },
-      [](const std::string& text) { return model_description_from_json(text, "written"); });
+  if (config.key_heads != 0 && config.heads % config.key_heads != 0)
+    fuzz::broken("heads of keys that no model has");
+  const auto write = [](const ModelDescription& of) { return to_json(of); };
+  const auto read = [](const std::string& text) { return model_description_from_json(text, "written"); };
+  fuzz::check_round_trip(*model, write, read);
+  // Written anew, and with a change.
+  ModelDescription other = *model;
+  other.source.clear();
+  if (!(read(write(other)) == *model)) fuzz::broken("written anew it differs");
+  other = *model;
+  other.config.vocabulary = other.config.vocabulary % 1000 + 1;
+  if (!(read(write(other)) == other)) fuzz::broken("changed and written it differs");
   return 0;
 }
