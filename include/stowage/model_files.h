@@ -1,5 +1,5 @@
 // Model files of Hugging Face: `config.json` with safetensors, in its own names and layouts, for GPT-2
-// (GPT2LMHeadModel) and BERT (BertForPreTraining).
+// (GPT2LMHeadModel), BERT (BertForPreTraining), Llama, Mistral, Qwen2 and Qwen3 (…ForCausalLM).
 //
 // Parameters are those of models.h. Differences of a file are mapped on the way, piece by piece:
 //   GPT-2: names with or without "transformer."; weights are [in, out] on both sides. Mask buffers
@@ -9,14 +9,18 @@
 //          linear ops are [out, in] in files; query, key and value are three tensors there and may be one
 //          (`self.query_key_value`, side by side) here. `cls.predictions.decoder.{weight,bias}` are tied, and
 //          are checked where they are there.
+//   Llama, Mistral, Qwen2, Qwen3: names with or without "model."; weights are [out, in] on both sides.
+//          `q_proj`, `k_proj` and `v_proj` are rows of one parameter here. `rotary_emb.inv_freq` is passed
+//          over. `lm_head.weight` of a tied model, where it is there, must have the bytes of
+//          `embed_tokens.weight`; that of another one must be there.
 // Rows of the vocabulary beyond the file's are padding: zero when read, left out when written. The first
 // positions are read, and the file's others can be written as they were (SaveOptions::beyond); a file with
 // fewer positions than the graph is refused.
 //
 // Element types of files: F16, BF16, F32 and F64; values are rounded to the parameter's type. Parameters in
 // bf16 and f16 are read with their f32 master weight (the missing bits go into the optimizer's `.low`) and
-// written as F32, so a model that was read is written with the same bytes. No tensor is ever held twice as a
-// whole.
+// written as F32, or in the type that SaveOptions::type asks for, so a model that was read is written with
+// the same bytes. No tensor is ever held twice as a whole.
 #pragma once
 
 #include <cstddef>

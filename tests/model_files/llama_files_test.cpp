@@ -167,18 +167,23 @@ void expect_same_files(const std::string& a, const std::string& b) {
 }
 
 TEST(LlamaFiles, WithoutTrainingAreWrittenAsTheyWereRead) {
+  struct Types {
+    StoredType stored;
+    DataType type;
+  };
   for (const std::string& config : {qwen_text, llama_tiny, tiny_config("qwen2", "Qwen2ForCausalLM", false)}) {
     const Shapes shapes = shapes_of(model_description_from_json(config));
-    for (const StoredType stored : {StoredType::bf16, StoredType::f32}) {
-      for (const DataType type : {DataType::f32, DataType::bf16, DataType::f16}) {
-        if (stored == StoredType::bf16 && type == DataType::f16) continue;
-        const TemporaryFolder folder;
-        const std::string one = one_file(folder, config, shapes, stored);
-        expect_same_files(one, exported(folder, one, type));
-        fs::remove_all(one);
-        const std::string two = two_files(folder, config, shapes, stored);
-        expect_same_files(two, exported(folder, two, type, {}, 16));
-      }
+    for (const auto& [stored, type] :
+         {Types{StoredType::bf16, DataType::bf16}, {StoredType::f32, DataType::f32}}) {
+      const TemporaryFolder folder;
+      const std::string source = one_file(folder, config, shapes, stored);
+      expect_same_files(source, exported(folder, source, type));
+    }
+    for (const auto& [stored, type] :
+         {Types{StoredType::bf16, DataType::f32}, {StoredType::f32, DataType::bf16}}) {
+      const TemporaryFolder folder;
+      const std::string source = two_files(folder, config, shapes, stored);
+      expect_same_files(source, exported(folder, source, type, {}, 16));
     }
   }
 }
