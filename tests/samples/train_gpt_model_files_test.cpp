@@ -72,7 +72,7 @@ TEST_P(TrainsARelativeOfLlama, WithoutTrainingEveryFileStaysWhatItIs) {
   std::size_t files = 0;
   for (const auto& entry : std::filesystem::directory_iterator(model_)) {
     const std::string name = entry.path().filename().string();
-    EXPECT_EQ(contents_of(out + "/" + name), contents_of(entry.path().string())) << name;
+    EXPECT_TRUE(contents_of(out + "/" + name) == contents_of(entry.path().string())) << name;
     ++files;
   }
   EXPECT_GE(files, 3U);
@@ -96,7 +96,7 @@ TEST_P(TrainsARelativeOfLlama, HasTheSameBitsInLessMemory) {
   well(run_train_gpt(with_more({"--device-memory", minimum, "--export", folder_.file("least")})));
   for (const auto& entry : std::filesystem::directory_iterator(folder_.file("whole"))) {
     const std::string name = entry.path().filename().string();
-    EXPECT_EQ(contents_of(folder_.file("least/" + name)), contents_of(entry.path().string())) << name;
+    EXPECT_TRUE(contents_of(folder_.file("least/" + name)) == contents_of(entry.path().string())) << name;
   }
   well(run_train_gpt(with_more({"--schedule", "constant", "--checkpoint", folder_.file("run"), "--resume"})));
 }
@@ -119,8 +119,11 @@ TEST_F(TrainGptModelFiles, NorInTheLeastMemory) {
   const std::string minimum = asked.output.substr(at + 1, asked.output.find(' ', at) - at - 1);
   run({"--init", fixtures + "gpt2_sharded/model.safetensors.index.json", "--device-memory", minimum,
        "--steps", "0", "--export", folder_.file("out")});
-  EXPECT_EQ(contents_of(folder_.file("out/model.safetensors")),
-            contents_of(fixtures + "gpt2/model.safetensors"));
+  for (const char* file : {"model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors",
+                           "model.safetensors.index.json"})
+    EXPECT_TRUE(contents_of(folder_.file(std::string("out/") + file)) ==
+                contents_of(fixtures + "gpt2_sharded/" + file))
+        << file;
 }
 
 TEST_F(TrainGptModelFiles, TrainsOnFromWhatItWrote) {

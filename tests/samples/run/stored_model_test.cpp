@@ -1,5 +1,5 @@
-#include "samples/run/model_fields.h"
 #include "samples/run/stored_model.h"
+#include "samples/run/model_fields.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -44,6 +44,7 @@ TEST(SizesIn, WhatIsNoSizeIsRefusedByItsField) {
     else
       state.configuration[field] = value;
     try {
+      family_in(state, "folder");
       sizes_in(state, "folder");
       ADD_FAILURE() << "accepted: " << field;
     } catch (const InvalidInput& error) {
@@ -75,8 +76,11 @@ TEST(FamilyFields, AreReadAsWritten) {
 TEST(FamilyFields, RefuseWhatNoModelHas) {
   const auto refused = [](const std::string& field, const std::string& value) {
     ModelConfig config;
-    test::expect_refused([&] { take_family_fields({{field, value}}, "state.json", config); },
-                         "state.json: 'configuration." + field + "' is \"" + value + "\"");
+    test::expect_refused(
+        [&] {
+          take_family_fields({{field, value}}, "state.json", config);
+        },
+        "state.json: 'configuration." + field + "' is \"" + value + "\"");
   };
   for (const char* value : {"", "-1", "x", "1.5", "1e30", "2,3"}) refused("model.key_heads", value);
   refused("model.tied", "2");

@@ -24,7 +24,13 @@ Options options_for(const std::string& path) {
   options.program = Program::train_bert;
   options.family = &bert_family;
   options.data = path;
-  options.model = {.layers = 1, .width = 8, .heads = 1, .sequence = 16, .batch = 3};
+  options.model = {.layers = 1,
+                   .width = 8,
+                   .heads = 1,
+                   .sequence = 16,
+                   .batch = 3,
+                   .pretraining = true,
+                   .padding_at_end = true};
   options.learned_vocabulary = 270;
   return options;
 }

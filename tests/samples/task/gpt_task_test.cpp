@@ -14,7 +14,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 // Parameters that make every token as likely as any other.
-ReadParameter zeros_of(const Options& options, const Task& task) {
+ReadParameter zeros_of(const Options& options) {
   GraphBuilder builder;
   const Graph graph = builder.finish(options.family->build(builder, options.model).loss, AdamW{});
   return [graph](const std::string& name) {
@@ -44,7 +44,7 @@ TEST(GptTask, EvaluatesTheTailAndTrainsOnTheRest) {
       for (const std::int32_t token : input) EXPECT_TRUE(token == 'a' || token == '\n');
     }
   }
-  const Evaluation evaluation = task.evaluate(zeros_of(options, task));
+  const Evaluation evaluation = task.evaluate(zeros_of(options));
   ASSERT_EQ(evaluation.values.size(), 2U);
   EXPECT_EQ(evaluation.values[0].first, "loss");
   EXPECT_NEAR(evaluation.values[0].second, std::log(256), 1e-5);
