@@ -5,10 +5,14 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <filesystem>
 #include <iterator>
+#include <utility>
 
 #include "stowage/error.h"
+#include "stowage/model_files.h"
 #include "stowage/models.h"
+#include "tools/choices/published_models.h"
 
 namespace stowage {
 namespace {
@@ -74,7 +78,7 @@ Moments parse_moments(const std::string& text) {
 }
 
 void require_heads(const ModelConfig& config) {
-  if (config.heads > 0 && config.width % config.heads == 0) return;
+  if (config.head_width > 0 || (config.heads > 0 && config.width % config.heads == 0)) return;
   if (config.heads == 0)
     throw InvalidInput(fmt::format(
         "width {} is smaller than a head of {}; give --heads, a divisor of the width, or a larger width",
@@ -113,13 +117,11 @@ void require_parts(const ModelConfig& config) {
   require("gradient groups", "--gradient-groups", config.gradient_groups);
 }
 
-ModelSpec complete(const ModelFamily& family, const GptSize& size, const ModelWords& words, DataType type) {
-  ModelSpec spec{.family = &family, .config = family.defaults, .type = parse_type(words.type, type)};
+// Takes the sizes of the model from `model`, and those of the run from the words.
+ModelSpec complete(const ModelFamily& family, const ModelConfig& model, const ModelWords& words,
+                   DataType type) {
+  ModelSpec spec{.family = &family, .config = model, .type = parse_type(words.type, type)};
   ModelConfig& config = spec.config;
-  config.layers = size.layers;
-  config.width = size.width;
-  config.heads = count_or("--heads", words.heads, size.heads);
-  config.vocabulary = count_or("--vocabulary", words.vocabulary, config.vocabulary);
   config.padded_vocabulary = padded_vocabulary(config.vocabulary);
   config.sequence = count_or("--sequence", words.sequence, config.sequence);
   config.batch = count_or("--batch", words.batch, config.batch);
@@ -136,6 +138,48 @@ ModelSpec complete(const ModelFamily& family, const GptSize& size, const ModelWo
   return spec;
 }
 
+ModelSpec complete(const ModelFamily& family, const GptSize& size, const ModelWords& words, DataType type) {
+  ModelConfig config = family.defaults;
+  config.layers = size.layers;
+  config.width = size.width;
+  config.heads = count_or("--heads", words.heads, size.heads);
+  config.vocabulary = count_or("--vocabulary", words.vocabulary, config.vocabulary);
+  return complete(family, config, words, type);
+}
+
+// Reads the model of a folder, without dropout, as a question about a model by its name is.
+NamedModel model_at(const std::string& path) {
+  ModelDescription found;
+  try {
+    found = read_model_description(path);
+  } catch (const InvalidInput& error) {
+    throw InvalidInput(fmt::format("--model {}", error.what()));
+  }
+  NamedModel model{found.family, found.config};
+  model.config.batch = found.family->defaults.batch;
+  model.config.dropout = 0;
+  model.config.embedding_dropout = model.config.attention_dropout = model.config.residual_dropout = {};
+  if (!found.family->learned_positions)
+    model.config.sequence = std::min(found.config.sequence, found.family->defaults.sequence);
+  return model;
+}
+
+ModelSpec named_spec(const ModelWords& words, DataType type) {
+  for (const auto& [option, text] : {std::pair{"--heads", &words.heads}, {"--vocabulary", &words.vocabulary}})
+    if (!text->empty())
+      throw InvalidInput(
+          fmt::format("{} {}: --model {} has its own; leave it out", option, *text, words.model));
+  for (const GptSize& size : named_gpt_sizes())
+    if (size.name == words.model) return complete(gpt_family, size, words, type);
+  std::error_code error;
+  std::optional<NamedModel> model = published_model(words.model);
+  if (!model && std::filesystem::exists(words.model, error)) model = model_at(words.model);
+  if (!model)
+    throw InvalidInput(fmt::format("--model: \"{}\" is neither a folder with config.json nor one of {}, {}",
+                                   words.model, published_names(), names_of(named_gpt_sizes())));
+  return complete(*model->family, model->config, words, type);
+}
+
 void refuse_strays(const ModelWords& words) {
   for (const auto& [option, text] : std::array<std::pair<const char*, const std::string*>, 10>{
            {{"--heads", &words.heads},
@@ -149,9 +193,9 @@ void refuse_strays(const ModelWords& words) {
             {"--moments", &words.moments},
             {"--devices", &words.devices}}}) {
     if (!text->empty())
-      throw InvalidInput(
-          fmt::format("{} {}: a saved graph has its own; leave it out, or name a model with --gpt or --bert",
-                      option, *text));
+      throw InvalidInput(fmt::format(
+          "{} {}: a saved graph has its own; leave it out, or name a model with --model, --gpt or --bert",
+          option, *text));
   }
 }
 
@@ -191,8 +235,9 @@ std::int64_t parse_count(const std::string& option, const std::string& text, std
 }
 
 std::optional<ModelSpec> model_spec(const ModelWords& words, DataType type) {
-  if (!words.gpt.empty() && !words.bert.empty())
-    throw InvalidInput("--gpt and --bert name two models; give one of them");
+  if ((words.gpt.empty() ? 0 : 1) + (words.bert.empty() ? 0 : 1) + (words.model.empty() ? 0 : 1) > 1)
+    throw InvalidInput("--gpt, --bert and --model each name a model; give one of them");
+  if (!words.model.empty()) return named_spec(words, type);
   if (!words.gpt.empty())
     return complete(gpt_family, parse_size("--gpt", words.gpt, named_gpt_sizes()), words, type);
   if (!words.bert.empty())

@@ -33,16 +33,17 @@ std::vector<GptSize> gpt_ladder();
 
 // The options as they were given; empty: not given.
 struct ModelWords {
-  std::string gpt{};   // LAYERSxWIDTH or one of named_gpt_sizes()
-  std::string bert{};  // LAYERSxWIDTH, base or large
+  std::string gpt{};    // LAYERSxWIDTH or one of named_gpt_sizes()
+  std::string bert{};   // LAYERSxWIDTH, base or large
+  std::string model{};  // path of a folder with config.json, one of published_names() or of named_gpt_sizes()
   std::string heads{}, sequence{}, batch{}, micro_batches{}, gradient_groups{}, vocabulary{}, type{},
       head_chunk{}, moments{}, devices{};
   bool clips = true;  // gradients are clipped by their norm
 };
 
-// Throws InvalidInput that names the option and says what it takes. Returns nothing if neither --gpt nor
-// --bert is given, and none of the options that go with them. `type`: the type if --type is not given. Unless
-// the words say otherwise, each device has one gradient group, and each group one micro-batch.
+// Throws InvalidInput that names the option and says what it takes. Returns nothing if none of --gpt, --bert
+// and --model is given, and none of the options that go with them. `type`: the type if --type is not given.
+// Unless the words say otherwise, each device has one gradient group, and each group one micro-batch.
 std::optional<ModelSpec> model_spec(const ModelWords& words, DataType type);
 // Takes a size of the ladder in place of --gpt, which must not be given. The number of heads is the ladder's.
 ModelSpec model_spec(const GptSize& size, const ModelWords& words, DataType type);

@@ -29,12 +29,16 @@ void add_model(CLI::App& plan, PlanCommand& command) {
   add("--gpt", model.gpt, "LAYERSxWIDTH, gpt2[-medium|-large|-xl], 1.3b, 2.7b, 6.7b, 13b, 30b, 66b, 175b",
       "MODEL");
   add("--bert", model.bert, "LAYERSxWIDTH, base or large", "MODEL");
+  add("--model", model.model,
+      "a model of Hugging Face: the folder of its config.json (no weights are needed), or a name: gpt2…, "
+      "llama3.2-1b or -3b, llama3-8b, mistral-7b, qwen2.5-0.5b to -14b, qwen3-0.6b to -14b",
+      "DIR|NAME");
   plan.add_flag("--max-model", command.max_model, "the largest GPT, between 12x768 and 175b, that fits")
       ->group(group);
   group = "Its shape";
   add("--heads", model.heads, "attention heads (the model's own, or width / 64)", "N");
-  add("--sequence", model.sequence, "tokens per sample (1024, of bert 512)", "N");
-  add("--batch", model.batch, "samples per step (8)", "N");
+  add("--sequence", model.sequence, "tokens per sample (1024, of bert 512; of --model at most 4096)", "N");
+  add("--batch", model.batch, "samples per step (8; of --model 1)", "N");
   add("--micro-batches", model.micro_batches,
       "equal parts of the batch, gradients summed over them (as many as gradient groups; of bert 2 at least)",
       "N");
@@ -99,17 +103,22 @@ struct PlanFiles {
   OutputFile report;
 };
 
-bool names_a_model(const ModelWords& words) { return !words.gpt.empty() || !words.bert.empty(); }
+bool names_a_model(const ModelWords& words) {
+  return !words.gpt.empty() || !words.bert.empty() || !words.model.empty();
+}
 
 void require_one_subject(const PlanCommand& command) {
   const int subjects = (command.graph_file.empty() ? 0 : 1) + (command.model.gpt.empty() ? 0 : 1) +
-                       (command.model.bert.empty() ? 0 : 1) + (command.max_model ? 1 : 0);
+                       (command.model.bert.empty() ? 0 : 1) + (command.model.model.empty() ? 0 : 1) +
+                       (command.max_model ? 1 : 0);
   if (subjects == 0)
     throw InvalidInput(
-        "nothing to plan: give a graph or trace file, --gpt LAYERSxWIDTH, --bert base, or --max-model; "
+        "nothing to plan: give a graph or trace file, --model NAME, --gpt LAYERSxWIDTH, --bert base, or "
+        "--max-model; "
         "stowage plan --help lists the options");
   if (subjects > 1)
-    throw InvalidInput("a graph file, --gpt, --bert and --max-model each say what to plan; give one of them");
+    throw InvalidInput(
+        "a graph file, --model, --gpt, --bert and --max-model each say what to plan; give one of them");
   if (command.sweep.empty()) return;
   if (command.max_model) throw InvalidInput("--sweep and --max-model are two questions; ask one of them");
   if (!command.plan_file.empty() || !command.report_file.empty())

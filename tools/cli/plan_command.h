@@ -16,7 +16,7 @@ namespace stowage {
 struct PlanCommand {
   // Exactly one of these says what to plan.
   std::string graph_file;  // path of to_json(Graph), or of a trace (trace.h)
-  ModelWords model;        // model of --gpt or --bert
+  ModelWords model;        // model of --model, --gpt or --bert
   bool max_model = false;
   std::vector<std::string> compare;  // two files, each to_json(Plan), to compare instead of planning
 

@@ -114,7 +114,8 @@ Sweep parse_sweep(const std::string& text) {
 std::vector<SweepRow> sweep_batch(PlanQuestion question, const std::vector<std::int64_t>& batches,
                                   const Progress& progress) {
   if (!question.model)
-    throw InvalidInput("--sweep batch: a saved graph has one batch size; name a model with --gpt or --bert");
+    throw InvalidInput(
+        "--sweep batch: a saved graph has one batch size; name a model with --model, --gpt or --bert");
   std::vector<SweepRow> rows;
   if (!batches.empty()) {
     for (const std::int64_t batch : batches) {
@@ -138,7 +139,8 @@ std::vector<SweepRow> sweep_batch(PlanQuestion question, const std::vector<std::
 std::vector<SweepRow> sweep_devices(PlanQuestion question, const ModelWords& words,
                                     std::vector<std::int64_t> devices, const Progress& progress) {
   if (!question.model)
-    throw InvalidInput("--sweep devices: a saved graph is one device's; name a model with --gpt or --bert");
+    throw InvalidInput(
+        "--sweep devices: a saved graph is one device's; name a model with --model, --gpt or --bert");
   if (question.measured == nullptr)
     throw InvalidInput("--sweep devices: give --machine, one with several devices, such as 4x-rtx4090");
   const MachineFile& file = *question.measured;

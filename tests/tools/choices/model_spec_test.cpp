@@ -196,7 +196,7 @@ TEST(ModelSpec, RefusesBadNumbersByTheirOption) {
 }
 
 TEST(ModelSpec, RefusesTwoModelsAndStrayOptions) {
-  expect_refused({.gpt = "2x64", .bert = "base"}, "--gpt and --bert name two models");
+  expect_refused({.gpt = "2x64", .bert = "base"}, "--gpt, --bert and --model each name a model");
   expect_refused({.heads = "2"}, "--heads 2: a saved graph has its own");
   expect_refused({.sequence = "2"}, "--sequence 2");
   expect_refused({.batch = "2"}, "--batch 2");

@@ -449,7 +449,7 @@ TEST_F(PlanCommandTest, OneThingIsPlanned) {
   expect_refused("give one of them");
   command_.max_model = false;
   command_.graph_file.clear();
-  expect_refused("nothing to plan: give a graph or trace file, --gpt LAYERSxWIDTH");
+  expect_refused("nothing to plan: give a graph or trace file, --model NAME, --gpt LAYERSxWIDTH");
   command_.model.batch = "2";
   expect_refused("nothing to plan");
   command_.graph_file = folder_.file("graph.json");
