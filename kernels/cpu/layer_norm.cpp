@@ -122,16 +122,15 @@ STOWAGE_HOST_DEVICE void any_parameter_block(const ParameterSums<T>& sums, std::
   if (!centred && width != block) parameter_block<false>(sums, begin, width);
 }
 
-// Without a bias: RMS norm.
-STOWAGE_CLONES Statistics<float> forward(std::int64_t width, float epsilon, const float* x, const float* gain,
-                                         const float* bias, float* y) {
-  if (bias == nullptr) return normalise_row<false>(width, epsilon, x, gain, bias, y);
-  return normalise_row<true>(width, epsilon, x, gain, bias, y);
+STOWAGE_CLONES Statistics<float> forward(bool centred, std::int64_t width, float epsilon, const float* x,
+                                         const float* gain, const float* bias, float* y) {
+  if (centred) return normalise_row<true>(width, epsilon, x, gain, bias, y);
+  return normalise_row<false>(width, epsilon, x, gain, bias, y);
 }
-Statistics<double> forward(std::int64_t width, double epsilon, const double* x, const double* gain,
-                           const double* bias, double* y) {
-  if (bias == nullptr) return normalise_row<false>(width, epsilon, x, gain, bias, y);
-  return normalise_row<true>(width, epsilon, x, gain, bias, y);
+Statistics<double> forward(bool centred, std::int64_t width, double epsilon, const double* x,
+                           const double* gain, const double* bias, double* y) {
+  if (centred) return normalise_row<true>(width, epsilon, x, gain, bias, y);
+  return normalise_row<false>(width, epsilon, x, gain, bias, y);
 }
 
 STOWAGE_CLONES void backward(bool centred, std::int64_t width, const float* x, const float* gain,
@@ -175,14 +174,15 @@ class Rows {
 template <class T>
 void normalise(std::int64_t rows, std::int64_t width, double epsilon, const T* x, const T* gain,
                const T* bias, T* y, Sum<T>* mean, Sum<T>* rstd) {
+  const bool centred = bias != nullptr;
   parallel_for(rows, rows_per_chunk(width), [&](std::int64_t begin, std::int64_t end) {
     const Rows<T> scratch(width);
     const Sum<T>* const wide_gain = loaded(width, gain, scratch.buffer(0));
-    const Sum<T>* const wide_bias = bias == nullptr ? nullptr : loaded(width, bias, scratch.buffer(1));
+    const Sum<T>* const wide_bias = centred ? loaded(width, bias, scratch.buffer(1)) : nullptr;
     for (std::int64_t row = begin; row < end; ++row) {
       const std::int64_t at = row * width;
       Sum<T>* const to = target(y + at, scratch.buffer(2));
-      const auto found = forward(width, static_cast<Sum<T>>(epsilon),
+      const auto found = forward(centred, width, static_cast<Sum<T>>(epsilon),
                                  loaded(width, x + at, scratch.buffer(2)), wide_gain, wide_bias, to);
       store(width, to, y + at);
       if (mean != nullptr) mean[row] = found.mean;

@@ -75,12 +75,19 @@ STOWAGE_HOST_DEVICE T normalise_loop(std::int64_t width, T epsilon, const T* x, 
   return rstd;
 }
 
+// Rows between the steps of a head's backward.
+template <class T>
+struct HeadRows {
+  T flow[most_rotary_width] = {};
+  T normal[most_rotary_width] = {};
+};
+
 // dx may be dy. Adds to `sums` the terms of the gain's gradient.
 template <class T>
 STOWAGE_HOST_DEVICE void backward_loop(std::int64_t width, const Turns<T>& turns, const T* x, const T* gain,
-                                       T rstd, const T* dy, T* dx, T* sums) {
-  T flow[most_rotary_width];
-  T normal[most_rotary_width];
+                                       T rstd, const T* dy, HeadRows<T>& rows, T* dx, T* sums) {
+  T* const flow = rows.flow;
+  T* const normal = rows.normal;
   turn_loop(width / 2, turns, dy, flow);
 #pragma omp simd
   for (std::int64_t i = 0; i < width; ++i) {
@@ -117,12 +124,13 @@ double normalise(std::int64_t width, double epsilon, const double* x, const doub
 }
 
 STOWAGE_CLONES void head_backward(std::int64_t width, const Turns<float>& turns, const float* x,
-                                  const float* gain, float rstd, const float* dy, float* dx, float* sums) {
-  backward_loop(width, turns, x, gain, rstd, dy, dx, sums);
+                                  const float* gain, float rstd, const float* dy, HeadRows<float>& rows,
+                                  float* dx, float* sums) {
+  backward_loop(width, turns, x, gain, rstd, dy, rows, dx, sums);
 }
 void head_backward(std::int64_t width, const Turns<double>& turns, const double* x, const double* gain,
-                   double rstd, const double* dy, double* dx, double* sums) {
-  backward_loop(width, turns, x, gain, rstd, dy, dx, sums);
+                   double rstd, const double* dy, HeadRows<double>& rows, double* dx, double* sums) {
+  backward_loop(width, turns, x, gain, rstd, dy, rows, dx, sums);
 }
 
 template <class T>
@@ -205,15 +213,16 @@ void token_backward(const RotaryShape& shape, const NormedRotaryGradient<T>& of,
                     std::int64_t token, GainSums<T>& sums) {
   Turns<Sum<T>> turns;
   find_turns(shape, token, Sum<T>{-1}, turns);
-  Sum<T> x[most_rotary_width], flow[most_rotary_width];
+  Sum<T> x[most_rotary_width] = {}, flow[most_rotary_width] = {};
   Sum<T> query[most_rotary_width] = {}, key[most_rotary_width] = {};
+  HeadRows<Sum<T>> rows;
   for (std::int64_t head = 0; head < shape.turned_heads(); ++head) {
     const bool is_query = head < shape.heads;
     const std::int64_t at = token * shape.columns() + head * shape.width;
     Sum<T>* const to = target(of.dqkv + at, flow);
     head_backward(shape.width, turns, loaded(shape.width, of.qkv + at, x), is_query ? gains.query : gains.key,
-                  of.rstd[token * shape.turned_heads() + head], loaded(shape.width, of.dy + at, flow), to,
-                  is_query ? query : key);
+                  of.rstd[token * shape.turned_heads() + head], loaded(shape.width, of.dy + at, flow), rows,
+                  to, is_query ? query : key);
     store(shape.width, to, of.dqkv + at);
   }
   copy_values(shape, of.dy + token * shape.columns(), of.dqkv + token * shape.columns());

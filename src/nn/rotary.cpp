@@ -140,8 +140,9 @@ Value rotary(GraphBuilder& builder, std::string name, Value qkv, const RotaryOpt
   if (options.begins) reads.push_back(options.begins);
 
   constexpr double flops_of_angle = 40;
+  const std::int64_t half = width / 2;
   const double turned = static_cast<double>(shape[0] * turned_heads * width);
-  const double turning = 3 * turned + flops_of_angle * static_cast<double>(shape[0] * width / 2);
+  const double turning = 3 * turned + flops_of_angle * static_cast<double>(shape[0] * half);
   const Rotary op{builder.tensor(y).name,
                   rotary_attributes(builder, shape[0], options),
                   qkv,
