@@ -1,9 +1,8 @@
 // Families of models as graphs: GPT-2, BERT, and Llama with its relatives.
 //
 // Every model takes tokens and targets of [batch * sequence], a sample's tokens adjacent, and ends in the
-// mean cross entropy of the targets that are not negative; the head is tied to the embedding. Weights of
-// linear ops are [in, out]. Building a model needs no device; it throws InvalidInput that names the field
-// that does not fit (width not divisible by heads, …).
+// mean cross entropy of the targets that are not negative. Building a model needs no device; it throws
+// InvalidInput that names the field that does not fit (width not divisible by heads, …).
 //
 // `micro_batches` splits the batch into equal parts whose gradients are summed (in the work type), so that
 // only one part's activations need be there at a time; the inputs stay those of the whole batch. The loss is
@@ -21,9 +20,9 @@
 // the gradients of each use of a parameter (GraphBuilder::use_gradients_of), have the bits of the graph of
 // all samples.
 //
-// `padded_vocabulary` gives the embedding rows that are no tokens, so that its products have sizes that
-// hardware likes. These rows are in no softmax, their gradients are zero, and a file of the model leaves them
-// out. Padding changes loss and gradients by no more than rounding.
+// `padded_vocabulary` gives the embedding, and a head of its own, rows that are no tokens, so that products
+// have sizes that hardware likes. These rows are in no softmax, their gradients are zero, and a file of the
+// model leaves them out. Padding changes loss and gradients by no more than rounding.
 #pragma once
 
 #include <cstdint>
@@ -57,7 +56,8 @@ struct ModelConfig {
   // The number of this device among the `ranks` devices that share the batch; `ranks` divides
   // gradient_groups.
   std::int64_t rank = 0, ranks = 1;
-  double dropout = 0;  // rate wherever the family drops elements
+  // Rate wherever the family drops elements: Llama and its relatives on attention's probabilities alone.
+  double dropout = 0;
   // Tokens whose logits exist at once (nn::linear_cross_entropy). Not set: default_head_tokens. 0: all, as
   // the tensor `logits`.
   std::optional<std::int64_t> head_tokens{};
@@ -66,7 +66,7 @@ struct ModelConfig {
   std::optional<double> attention_dropout{};  // rate on the attention probabilities, likewise
   std::optional<double> residual_dropout{};   // rate on the result of each branch, likewise (GPT-2)
   double epsilon = 1e-5;                      // epsilon of the norms
-  // Llama and its relatives alone:
+  // Llama and its relatives alone; other families pass these over:
   std::int64_t key_heads = 0;   // heads of keys, and of values, which divide `heads`; 0: as many
   std::int64_t head_width = 0;  // even; 0: width / heads
   std::int64_t inner = 0;       // width within the MLP; 0: 4 * width
@@ -119,7 +119,7 @@ BuiltModel gpt(GraphBuilder& builder, const ModelConfig& config);
 
 // Devlin et al., "BERT: Pre-training of Deep Bidirectional Transformers", section 3: bidirectional,
 // post-norm, GELU (erf), learned positions, masked tokens to find (targets are negative where nothing is
-// masked).
+// masked). Weights of linear ops are [in, out], and the head is tied to the embedding.
 //
 // `pretraining` builds the whole model of that section: embeddings of token types, padding that attention
 // does not see, the head's own transform and bias, and the pooler with the next-sentence task, whose mean

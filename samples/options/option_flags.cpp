@@ -256,10 +256,10 @@ void add_output(CLI::App& app, Options& options, RawOptions& raw) {
                  "write the final model for Hugging Face into a new folder: safetensors and config.json")
       ->group(group)
       ->type_name("DIR");
-  app.add_option(
-         "--export-type", raw.export_type,
-         "of the exported weights: as-read (the types of --init's files; f32 without --init), bf16, which "
-         "rounds, or f32, which keeps the master weights")
+  app.add_option("--export-type", raw.export_type,
+                 "of the exported weights: as-read (the types of --init's files, the default with --init), "
+                 "bf16, which "
+                 "rounds, or f32, which keeps the master weights")
       ->group(group)
       ->check(quiet(CLI::IsMember({"as-read", "bf16", "f32"})))
       ->type_name("NAME");

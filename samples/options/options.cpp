@@ -109,7 +109,7 @@ void check_together(const Options& options) {
     throw InvalidInput(fmt::format("--loss-scale {} is no power of two from {} to {}: give one of these",
                                    options.loss_scale, LossScale::least, LossScale::most));
   const ModelConfig& model = options.model;
-  if (model.width % model.heads != 0) {
+  if (model.head_width == 0 && model.width % model.heads != 0) {
     throw InvalidInput(fmt::format(
         "--width {} is not divisible by --heads {}: choose a width that is a multiple, such as {}",
         model.width, model.heads, (model.width / model.heads + 1) * model.heads));

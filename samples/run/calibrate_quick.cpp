@@ -40,7 +40,7 @@ void shrink(ModelConfig& model, std::int64_t widest) {
 // Returns `share` of as much of the model as runs in some hundred milliseconds: the whole batch before more
 // layers, so that caches hit and miss as with the whole model.
 ModelConfig probe(const ModelConfig& model, double share) {
-  const auto widest = static_cast<std::int64_t>(1024 * std::sqrt(share));
+  const auto widest = static_cast<std::int64_t>(32 * std::sqrt(share)) * 32;
   const double most_parameters = 16e6 * share, flops_per_round = 3e10 * share;
   ModelConfig result = model;
   shrink(result, widest);

@@ -5,19 +5,18 @@
 
 #include <array>
 #include <filesystem>
-#include <vector>
+#include <span>
 
 #include "samples/options/initial_sizes.h"
 #include "src/base/output_file.h"
 #include "src/model_files/family_files.h"
-#include "stowage/error.h"
 
 namespace stowage::samples {
 namespace {
 
 namespace fs = std::filesystem;
 
-// Files of a model's folder that an export has as they are, unless it has its own of that name.
+// Files beside a model that an export has as they are; those of a tokenizer come last.
 constexpr std::array companions = {"generation_config.json",
                                    "chat_template.jinja",
                                    "chat_template.json",
@@ -28,21 +27,21 @@ constexpr std::array companions = {"generation_config.json",
                                    "tokenizer.model",
                                    "vocab.json",
                                    "merges.txt"};
+constexpr std::size_t without_tokenizer = 3;
 
-// Copies the companions beside the model files at `init` to `folder`. Returns their names. Throws Error.
-std::vector<std::string> copy_companions(const std::string& init, const std::string& folder) {
-  std::vector<std::string> copied;
+// Copies the first `count` companions beside the model files at `init` to `folder`. Returns a text that names
+// them, and those that cannot be copied: a finished training is not lost for them.
+std::string copy_companions(const std::string& init, const std::string& folder, std::size_t count) {
+  std::string text;
+  if (init.empty()) return text;
   std::error_code error;
   const fs::path from = fs::is_directory(init, error) ? fs::path(init) : fs::path(init).parent_path();
-  for (const char* name : companions) {
-    const fs::path to = fs::path(folder) / name;
-    if (init.empty() || !fs::is_regular_file(from / name, error) || fs::exists(to, error)) continue;
-    if (!fs::copy_file(from / name, to, error))
-      throw Error(fmt::format("--export: {} cannot be copied to {}: {}", (from / name).string(), to.string(),
-                              error.message()));
-    copied.emplace_back(name);
+  for (const char* name : std::span(companions).first(count)) {
+    if (!fs::is_regular_file(from / name, error)) continue;
+    const bool copied = fs::copy_file(from / name, fs::path(folder) / name, error);
+    text += copied ? fmt::format(", {}", name) : fmt::format(", {} (not copied: {})", name, error.message());
   }
-  return copied;
+  return text;
 }
 
 }  // namespace
@@ -83,12 +82,14 @@ std::string ExportedModel::write(const Task& task, const Graph& graph, EngineGro
   save_model(folder_->path(), model, graph, access_to(engine),
              {.type = options_.export_type, .source = initial.files()});
   std::string names;
-  for (const auto& [name, contents] : task.files()) {
+  const auto files = task.files();
+  for (const auto& [name, contents] : files) {
     write_file("--export", folder_->path() + '/' + name, contents);
     names += ", " + name;
   }
   if (files_of(*model.family).keeps_source)
-    for (const std::string& name : copy_companions(options_.init, folder_->path())) names += ", " + name;
+    names += copy_companions(options_.init, folder_->path(),
+                             files.empty() ? companions.size() : without_tokenizer);
   folder_->commit();
   const std::int64_t sequence = options_.model.sequence;
   const std::string rows =

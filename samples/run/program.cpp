@@ -60,8 +60,15 @@ int fail(Program program, int rank, const std::exception& error) {
 
 void require_together(const Options& options, const StoredModel& model, const Tokenizer& tokenizer) {
   const bool bytes = options.tokenizer.empty();
+  const bool has_own_tokens = model.family != &gpt_family;
+  if (bytes && has_own_tokens)
+    throw InvalidInput(
+        fmt::format("--generate: a {} has tokens of its own, and bytes are none of them; give "
+                    "its --tokenizer",
+                    model.family->title));
   const bool same = bytes ? model.tokenizer.empty() : model.tokenizer == fingerprint(tokenizer);
-  if (model.knows_tokenizer && !same)
+  const bool unknown = has_own_tokens && model.tokenizer.empty();  // trained on token shards
+  if (model.knows_tokenizer && !same && !unknown)
     throw InvalidInput(bytes
                            ? "--generate: the checkpoint's tokens are a tokenizer's: give --tokenizer too"
                            : fmt::format("--tokenizer {}: the checkpoint's tokens are {}", options.tokenizer,

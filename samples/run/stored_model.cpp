@@ -151,8 +151,10 @@ const ModelFamily& family_in(const CheckpointState& state, const std::string& fo
   const std::string name = field_of(state, folder, "model.kind");
   const ModelFamily* family = find_model_family(name);
   if (family != nullptr && family->generates) return *family;
-  throw InvalidInput(fmt::format(
-      "{}/state.json: 'configuration.model.kind' is \"{}\": only a GPT writes text", folder, name));
+  throw InvalidInput(
+      fmt::format("{}/state.json: 'configuration.model.kind' is \"{}\", which writes no text; give a "
+                  "checkpoint of train_gpt",
+                  folder, name));
 }
 
 ModelConfig sizes_in(const CheckpointState& state, const std::string& folder) {

@@ -172,7 +172,10 @@ void generate(const ModelFamily& family, const ModelConfig& config, const Tokeni
               const ReadParameter& read, const GenerateOptions& options, const EmitText& emit) {
   std::vector<std::int32_t> tokens = tokenizer.encode(options.prompt);
   if (tokens.empty()) throw InvalidInput("the prompt is no token of this vocabulary: give another text");
-  Forward model(family, config, read, options.seed);
+  ModelConfig seen = config;
+  if (!family.learned_positions)
+    seen.sequence = std::min(config.sequence, std::ssize(tokens) + static_cast<std::int64_t>(options.tokens));
+  Forward model(family, seen, read, options.seed);
   const std::vector<bool> usable = usable_tokens(tokenizer, config.vocabulary);
   for (std::uint64_t i = 0; i < options.tokens; ++i) {
     tokens.push_back(pick(model.logits(tokens), usable, options.temperature, uniform(options.seed, i)));

@@ -25,10 +25,15 @@ GptTask::GptTask(Options& options) : options_(options) {
   // Shards may have the tokens of a model whose tokenizer is not known.
   const bool of_model = means_shards(options.data) && by_bytes() && !options.init.empty();
   if (!of_model && by_bytes() && options.family != &gpt_family)
+    throw InvalidInput(fmt::format(
+        "--init {}: {} has tokens of its own, and a text's bytes are none of them; give the text "
+        "as token shards that its tokenizer made (docs/model_files.md), or a --tokenizer of its ids",
+        options.init, options.family->title));
+  if (by_bytes() && options.family != &gpt_family && options.sample_tokens > 0)
     throw InvalidInput(
-        fmt::format("--init {}: {} has tokens of its own, and a text's bytes are none of them; give its "
-                    "--tokenizer, or the text as token shards",
-                    options.init, options.family->title));
+        fmt::format("--sample: the tokens of a {} have a text by its --tokenizer alone; give "
+                    "that, or leave this out",
+                    options.family->title));
   tokenizer_ = tokenizer_of(options);
   set_vocabulary(options, of_model ? options.model.vocabulary : tokenizer_->vocabulary_size(),
                  by_bytes() ? "a text's bytes are tokens: their number is" : "the tokenizer's is");
@@ -143,7 +148,8 @@ ModelDescription GptTask::description() const {
   ModelDescription result = options_.initial.value_or(ModelDescription{.family = options_.family});
   result.config = options_.model;
   result.config.sequence = positions_of(options_);
-  result.begin_token = result.end_token = tokenizer_->special(SpecialToken::end_of_text);
+  if (!options_.initial || options_.family == &gpt_family)
+    result.begin_token = result.end_token = tokenizer_->special(SpecialToken::end_of_text);
   return result;
 }
 

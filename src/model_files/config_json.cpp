@@ -186,8 +186,23 @@ void put_token(json& config, const char* name, const std::optional<std::int64_t>
   config[name] = token ? json(*token) : json();
 }
 
+// Throws InvalidInput for a model that the family's config.json cannot describe.
+void require_describable(const ModelDescription& model) {
+  const ModelConfig& usual = model.family->defaults;
+  const auto require = [&](bool holds, const char* field) {
+    if (!holds)
+      throw InvalidInput(
+          fmt::format("config.json: no {} has this `{}` (ModelConfig); describe another family",
+                      model.family->title, field));
+  };
+  require(model.config.attention_bias == usual.attention_bias, "attention_bias");
+  require(model.config.head_norms == usual.head_norms, "head_norms");
+  require(model.config.tied || !model.family->learned_positions, "tied");
+}
+
 // Returns the fields of a config.json that is written anew.
 json fields_of(const ModelDescription& model) {
+  require_describable(model);
   const FamilyFiles& files = files_of(*model.family);
   const ConfigFields& names = files.fields;
   const ModelConfig& sizes = model.config;

@@ -117,25 +117,36 @@ double theta_of(const JsonField& field) {
   return theta;
 }
 
+// Takes the theta within the object of rope_scaling or rope_parameters, which must be the one that was read
+// before it, if any.
+void take_theta(const JsonField& object, std::optional<double>& theta) {
+  if (const auto part = object.optional_member("partial_rotary_factor"); part && part->number() != 1)
+    part->refuse(fmt::format("is {}; 1 is supported", part->number()));
+  const auto field = object.optional_member("rope_theta");
+  if (!field) return;
+  const double value = theta_of(*field);
+  if (theta && value != *theta)
+    field->refuse(fmt::format("is {}, and another rope_theta of this file {}", value, *theta));
+  theta = value;
+}
+
 // transformers 4 writes rope_theta and rope_scaling, transformers 5 rope_parameters.
 void read_rotary(const JsonField& root, ModelConfig& config) {
   const auto theta = root.optional_member("rope_theta");
   const auto scaling = present(root, "rope_scaling");
   const auto newer = present(root, "rope_parameters");
-  config.rotary_theta = theta ? theta_of(*theta) : usual_theta;
+  std::optional<double> value;
+  if (theta) value = theta_of(*theta);
   config.rotary_scaling = scaling ? scaling_of(*scaling) : std::nullopt;
-  if (!newer) return;
-  const auto newer_scaling = scaling_of(*newer);
-  if (scaling && newer_scaling != config.rotary_scaling)
-    newer->refuse("says another thing than rope_scaling");
-  config.rotary_scaling = newer_scaling;
-  const auto newer_theta = newer->optional_member("rope_theta");
-  if (!newer_theta) return;
-  const double value = theta_of(*newer_theta);
-  if (theta && value != config.rotary_theta)
-    newer_theta->refuse(
-        fmt::format("is {}, and rope_theta outside of rope_parameters {}", value, config.rotary_theta));
-  config.rotary_theta = value;
+  if (scaling) take_theta(*scaling, value);
+  if (newer) {
+    const auto newer_scaling = scaling_of(*newer);
+    if (scaling && newer_scaling != config.rotary_scaling)
+      newer->refuse("says another thing than rope_scaling");
+    config.rotary_scaling = newer_scaling;
+    take_theta(*newer, value);
+  }
+  config.rotary_theta = value.value_or(usual_theta);
 }
 
 // Reads layer_types. `window`: that of layers with one; 0: the model has none.
@@ -254,7 +265,13 @@ void read_llama_config(const JsonField& root, ModelConfig& config) { read_common
 
 void read_mistral_config(const JsonField& root, ModelConfig& config) {
   read_common(root, keys_of_mistral, 0, config);
-  set_windows(root, window_of(root), 0, config);
+  const std::int64_t window = window_of(root);
+  set_windows(root, window, 0, config);
+  const bool in_every_layer =
+      config.windows.empty() == (window == 0) && std::ranges::count(config.windows, 0) == 0;
+  if (!in_every_layer)
+    root.member("layer_types")
+        .refuse("says another thing than sliding_window, which a Mistral has in every layer or in none");
 }
 
 void read_qwen2_config(const JsonField& root, ModelConfig& config) {
@@ -280,7 +297,8 @@ void write_mistral_config(const ModelConfig& config, json& fields) {
   fields["head_dim"] = width_of_head(config);
   fields["sliding_window"] = window == 0 ? json() : json(window);
   if (window != 0 && std::find(config.windows.begin(), config.windows.end(), 0) != config.windows.end())
-    fields["layer_types"] = layer_types(config);
+    throw InvalidInput(
+        "config.json: some layers of a Mistral have a window and others none; describe a Qwen");
 }
 
 void write_qwen2_config(const ModelConfig& config, json& fields) {

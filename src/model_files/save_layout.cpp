@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
 
 #include "src/graph/json_field.h"
 #include "src/model_files/convert.h"
@@ -98,13 +97,27 @@ class SourceLayout {
   SourceLayout(const TensorFiles& source, const ModelDescription& model, std::optional<StoredType> type)
       : source_(source), model_(model), type_(type) {}
 
-  SaveLayout run(std::vector<SavedTensor> all) {
+  // Finds what each tensor of the source is, and gives `all` the source's types. Returns whether the source's
+  // names and files serve the export: not if a parameter has to be added, whose usual name might not go with
+  // theirs, nor if names begin with a wrapper that no one else knows.
+  bool serves(std::vector<SavedTensor>& all) {
     match(all);
+    for (SavedTensor& saved : all) {
+      const auto found = types_.find(saved.tensor.name);
+      if (type_ || found == types_.end()) continue;
+      saved.tensor.type = found->second;
+      add_bytes(saved.tensor);
+    }
+    const std::vector<std::string_view> names = source_.names();
+    return types_.size() == all.size() &&
+           std::none_of(names.begin(), names.end(), [&](std::string_view name) { return is_wrapped(name); });
+  }
+
+  // Requires a source that serves.
+  SaveLayout run() const {
     SaveLayout layout;
     for (const TensorFiles::File& file : source_.files()) layout.files.push_back(placed(file));
     if (source_.index().empty()) layout.files.front().name = "model.safetensors";
-    for (SavedTensor& saved : all)
-      if (!used_.contains(saved.tensor.name)) add(layout.files.back(), std::move(saved));
     bool as_read = true;
     for (std::size_t i = 0; i < layout.files.size(); ++i) as_read = finish(layout.files[i], i) && as_read;
     if (source_.index().empty()) return layout;
@@ -116,6 +129,13 @@ class SourceLayout {
   }
 
  private:
+  // Returns whether the tensor's name begins with more than the prefix of the family's usual names.
+  bool is_wrapped(std::string_view name) const {
+    const std::string& whole = source_.find(name)->name;
+    const std::string_view before = std::string_view(whole).substr(0, whole.size() - name.size());
+    return !before.empty() && before != files_of(*model_.family).prefix;
+  }
+
   // Finds what each tensor of the source is.
   void match(const std::vector<SavedTensor>& all) {
     std::map<std::string_view, const SavedTensor*> by_name;
@@ -125,7 +145,7 @@ class SourceLayout {
         const StoredTensor* found = source_.find(name);
         if (found == nullptr) continue;
         places_[found] = saved;
-        used_.insert(saved.tensor.name);
+        types_[saved.tensor.name] = found->type;
         break;
       }
     }
@@ -159,12 +179,6 @@ class SourceLayout {
     return result;
   }
 
-  // Adds a tensor that the source lacks.
-  static void add(SavedFile& file, SavedTensor saved) {
-    file.header = nullptr;
-    file.tensors.push_back(std::move(saved));
-  }
-
   // Returns whether the file is as in the source. A new header has larger elements first, so that every
   // tensor is aligned.
   bool finish(SavedFile& file, std::size_t number) const {
@@ -194,7 +208,7 @@ class SourceLayout {
   const ModelDescription& model_;
   std::optional<StoredType> type_;
   std::map<const StoredTensor*, SavedTensor> places_;  // of the source's tensors
-  std::set<std::string> used_;                         // usual names of tensors that the source has
+  std::map<std::string, StoredType> types_;            // in the source, by usual name
 };
 
 }  // namespace
@@ -204,15 +218,17 @@ SaveLayout save_layout(const ModelDescription& model, const Graph& graph,
   const std::optional<StoredType> type = type_asked_for(options);
   std::vector<SavedTensor> all = all_saved(graph, parameters, type);
   require_whole(model, all);
-  const StoredType first = all.front().tensor.type;
   SaveLayout layout;
+  layout.type_word = options.source != nullptr ? type : all.front().tensor.type;
   if (options.source != nullptr) {
-    layout = SourceLayout(*options.source, model, type).run(std::move(all));
-    layout.type_word = type;
-    return layout;
+    SourceLayout source(*options.source, model, type);
+    if (source.serves(all)) {
+      layout = source.run();
+      layout.type_word = type;
+      return layout;
+    }
   }
   layout.files = cut_into_files(all, options.shard_bytes);
-  layout.type_word = first;
   if (layout.files.size() == 1) return layout;
   const auto [places, total] = contents_of(layout.files);
   layout.index = safetensors_index(places, total);

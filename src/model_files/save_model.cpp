@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "src/base/output_file.h"
+#include "src/graph/finite.h"
 #include "src/model_files/config_json.h"
 #include "src/model_files/convert.h"
 #include "src/model_files/parameter_parts.h"
@@ -76,6 +77,11 @@ class PartWriter {
     if (loaded == type) return values;
     converted_.resize(values.size() / size_of(loaded) * size_of(type));
     convert(loaded, values, data_type_of(type), converted_);
+    if (first_non_finite(data_type_of(type), converted_) && !first_non_finite(loaded_type(), values))
+      throw InvalidInput(
+          fmt::format("a weight is too large for {}, in which the model was read; export it in "
+                      "bf16 or f32",
+                      to_string(type)));
     return converted_;
   }
 

@@ -223,9 +223,10 @@ TEST(LlamaConfig, ReadsWindows) {
   json types = used;
   types["layer_types"] = {"sliding_attention", "full_attention", "full_attention", "sliding_attention"};
   EXPECT_THAT(windows(qwen2_text, types), ElementsAre(512, 0, 0, 512));
-  EXPECT_THAT(
-      windows(mistral_text, {{"layer_types", {"full_attention", "sliding_attention", "full_attention"}}}),
-      ElementsAre(0, 4096, 0));
+  const char* const with = "sliding_attention";
+  EXPECT_THAT(windows(mistral_text, {{"layer_types", {with, with, with}}}), ElementsAre(4096, 4096, 4096));
+  expect_changes_refused(mistral_text, {{"layer_types", {"full_attention", with, "full_attention"}}},
+                         "layer_types' says another thing than sliding_window");
   expect_changes_refused(qwen2_text, {{"layer_types", {"full_attention"}}},
                          "layer_types' has 1 items, and num_hidden_layers is 4");
   expect_changes_refused(
@@ -308,7 +309,7 @@ TEST(LlamaConfig, BothSpellingsOfTurnsMustAgree) {
   EXPECT_EQ(read_fields(only), read_text(llama_text));
   newer["rope_theta"] = 10000;
   expect_changes_refused(llama_text, {{"rope_parameters", newer}},
-                         "rope_parameters.rope_theta' is 10000, and rope_theta outside");
+                         "rope_parameters.rope_theta' is 10000, and another rope_theta");
   newer["rope_theta"] = 500000;
   newer["factor"] = 8;
   expect_changes_refused(llama_text, {{"rope_parameters", newer}}, "rope_parameters' says another thing");
@@ -316,6 +317,12 @@ TEST(LlamaConfig, BothSpellingsOfTurnsMustAgree) {
   older["type"] = "llama3";
   older.erase("rope_type");
   EXPECT_EQ(read_fields(changed(llama_text, {{"rope_scaling", older}})), read_text(llama_text));
+  // transformers 5 reads a theta within rope_scaling.
+  json within = without(llama_text, {"rope_theta"});
+  within["rope_scaling"]["rope_theta"] = 500000;
+  EXPECT_EQ(read_fields(within), read_text(llama_text));
+  within["rope_scaling"]["partial_rotary_factor"] = 0.5;
+  expect_refused([&] { read_fields(within); }, "partial_rotary_factor' is 0.5; 1 is supported");
 }
 
 TEST(LlamaConfig, AnUnchangedModelIsWrittenAsItWasRead) {
@@ -353,11 +360,16 @@ TEST(LlamaConfig, WithoutASourceIsReadAsWritten) {
     EXPECT_EQ(read_text(to_json(qwen)), qwen);
   }
   ModelDescription mistral = read_text(mistral_text);
-  mistral.config.windows = {0, 5, 0};
+  mistral.config.windows = {5, 5, 5};
   EXPECT_EQ(read_text(to_json(mistral)), mistral);
+  mistral.config.windows = {0, 5, 0};
+  expect_refused([&] { to_json(mistral); }, "some layers of a Mistral have a window");
   mistral.config.windows = {4, 5, 0};
   expect_refused([&] { to_json(mistral); }, "windows of 4 and of 5 tokens");
   ModelDescription llama = read_text(llama_text);
+  llama.config.head_norms = true;
+  expect_refused([&] { to_json(llama); }, "no Llama has this `head_norms`");
+  llama.config.head_norms = false;
   llama.config.windows.assign(16, 4);
   expect_refused([&] { to_json(llama); }, "a Llama has no windows");
 }

@@ -135,6 +135,22 @@ TEST(SaveModel, ATensorLargerThanAFileHasItsOwn) {
   EXPECT_EQ(TensorFiles(folder.file("m")).size(), 28U);
 }
 
+// transformers knows no wrapper, and would start a model with such names at random.
+TEST(SaveModel, NamesBehindAWrapperAreWrittenWithoutIt) {
+  const TemporaryFolder folder;
+  const ModelDescription model = read_model_description(fixture("gpt2"));
+  const Graph graph = test::gpt_graph(model, 256, 32);
+  test::copy_renamed(TensorFiles(fixture("gpt2")), folder.file("wrapped"),
+                     [](const std::string& name) { return "_orig_mod.module." + name; });
+  const TensorFiles source(folder.file("wrapped"));
+  Values values(graph);
+  load_model(source, model, graph, values.access());
+  std::filesystem::create_directory(folder.file("written"));
+  save_model(folder.file("written"), model, graph, values.access(), {.source = &source});
+  EXPECT_TRUE(contents_of(folder.file("written/model.safetensors")) ==
+              contents_of(fixture("gpt2/model.safetensors")));
+}
+
 TEST(SaveModel, WritesAShorterSequence) {
   const TemporaryFolder folder;
   ModelDescription model = read_model_description(fixture("gpt2"));

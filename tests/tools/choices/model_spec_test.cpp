@@ -91,15 +91,15 @@ TEST(ModelSpec, SplitsTheBatch) {
 TEST(ModelSpec, DevicesHaveAGradientGroupEachUnlessToldOtherwise) {
   const auto spec = [](const ModelWords& words) { return model_spec(words, DataType::bf16).value(); };
   const ModelSpec plain = spec({.gpt = "2x64", .devices = "4"});
-  EXPECT_EQ(plain.devices, 4);
-  EXPECT_EQ(plain.gradient_groups, 4);
-  EXPECT_EQ(plain.micro_batches, 4);
-  EXPECT_EQ(spec({.gpt = "2x64", .micro_batches = "8", .devices = "4"}).gradient_groups, 4);
-  EXPECT_EQ(spec({.gpt = "2x64", .gradient_groups = "8", .devices = "4"}).micro_batches, 8);
-  EXPECT_EQ(spec({.gpt = "2x64", .gradient_groups = "8"}).micro_batches, 8);
-  EXPECT_EQ(gpt_spec("2x64").devices, 1);
-  EXPECT_EQ(gpt_spec("2x64").gradient_groups, 1);
-  EXPECT_EQ(model_spec(GptSize{"", 2, 64, 1}, {.devices = "2"}, DataType::f32).devices, 2);
+  EXPECT_EQ(plain.config.ranks, 4);
+  EXPECT_EQ(plain.config.gradient_groups, 4);
+  EXPECT_EQ(plain.config.micro_batches, 4);
+  EXPECT_EQ(spec({.gpt = "2x64", .micro_batches = "8", .devices = "4"}).config.gradient_groups, 4);
+  EXPECT_EQ(spec({.gpt = "2x64", .gradient_groups = "8", .devices = "4"}).config.micro_batches, 8);
+  EXPECT_EQ(spec({.gpt = "2x64", .gradient_groups = "8"}).config.micro_batches, 8);
+  EXPECT_EQ(gpt_spec("2x64").config.ranks, 1);
+  EXPECT_EQ(gpt_spec("2x64").config.gradient_groups, 1);
+  EXPECT_EQ(model_spec(GptSize{"", 2, 64, 1}, {.devices = "2"}, DataType::f32).config.ranks, 2);
 }
 
 TEST(ModelSpec, OfSeveralDevicesTheFirstIsBuilt) {

@@ -13,7 +13,7 @@
 namespace stowage {
 namespace {
 
-ModelSpec named(const ModelWords& words) { return model_spec(words, DataType::bf16).value(); }
+ModelSpec named_by(const ModelWords& words) { return model_spec(words, DataType::bf16).value(); }
 
 // The numbers of parameters that the models' cards give.
 TEST(PublishedModels, HaveTheParametersOfTheirCards) {
@@ -25,7 +25,7 @@ TEST(PublishedModels, HaveTheParametersOfTheirCards) {
       {"qwen3-8b", 8'190'735'360},    {"qwen3-14b", 14'768'307'200}};
   std::string names;
   for (const auto& [name, parameters] : cards) {
-    ModelSpec spec = named({.model = name, .sequence = "8"});
+    ModelSpec spec = named_by({.model = name, .sequence = "8"});
     spec.config.padded_vocabulary = 0;
     std::int64_t sum = 0;
     for (const Tensor& tensor : build(spec).tensors)
@@ -37,15 +37,16 @@ TEST(PublishedModels, HaveTheParametersOfTheirCards) {
 }
 
 TEST(PublishedModels, TakeTheirShapeFromTheWords) {
-  const ModelSpec spec = named({.model = "qwen3-8b", .sequence = "2048", .batch = "4", .micro_batches = "2"});
+  const ModelSpec spec =
+      named_by({.model = "qwen3-8b", .sequence = "2048", .batch = "4", .micro_batches = "2"});
   EXPECT_EQ(spec.family, &qwen3_family);
   EXPECT_EQ(spec.config.sequence, 2048);
   EXPECT_EQ(spec.config.batch, 4);
   EXPECT_EQ(spec.config.micro_batches, 2);
   EXPECT_FALSE(spec.config.tied);
   EXPECT_EQ(describe(spec), "qwen3, 36 layers, width 4096, heads 32, vocabulary 151936");
-  EXPECT_EQ(named({.model = "llama3-8b"}).config.sequence, 4096);
-  EXPECT_EQ(named({.model = "gpt2-xl"}).config.width, 1600);
+  EXPECT_EQ(named_by({.model = "llama3-8b"}).config.sequence, 4096);
+  EXPECT_EQ(named_by({.model = "gpt2-xl"}).config.width, 1600);
 }
 
 TEST(PublishedModels, AreReadFromAFolder) {
@@ -54,7 +55,7 @@ TEST(PublishedModels, AreReadFromAFolder) {
   model.config.sequence = 1024;
   model.config.attention_dropout = 0.1;
   folder.make("config.json", to_json(model));
-  const ModelSpec spec = named({.model = folder.file("")});
+  const ModelSpec spec = named_by({.model = folder.file("")});
   EXPECT_EQ(spec.family, &qwen2_family);
   EXPECT_EQ(spec.config.sequence, 1024);
   EXPECT_EQ(spec.config.batch, 1);
