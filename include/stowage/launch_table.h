@@ -113,7 +113,7 @@
 // token of n's document. Like tokens, `begins` is the whole batch's. f[i] is theta^(-2 i / D), or that scaled
 // as nn::RotaryScaling says by `factor`, `low_frequency_factor`, `high_frequency_factor` and
 // `original_positions`, rounded to f32. The angle is the product in f32 of p and f[i] for every T, so that
-// f64 says what the others should be; its sin and cos are right to a unit in the last place of A. With gains,
+// f64 says what the others should be; up to 2^20 its sin and cos are right to 2^-52. With gains,
 // each query and key head is first normalised (rstd = 1 / sqrt(average of its squares + epsilon)) and
 // multiplied by the gain. Backward turns back. All is rounded once.
 // Dropout draws element e of the batch from Philox4x32-10 with key (seed, attribute key) and counter

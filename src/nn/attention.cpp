@@ -87,10 +87,12 @@ Bytes fused_backward_bytes(const GraphBuilder& builder, std::int64_t samples, st
   constexpr std::int64_t tile = 128, enough_tiles = 512;
   constexpr Bytes padding = 1 << 20;
   const std::int64_t tiles = (options.sequence + tile - 1) / tile;
-  const std::int64_t heads = std::min(samples * options.heads, (enough_tiles + tiles - 1) / tiles);
+  const std::int64_t group = options.heads / key_heads_of(options);
+  const std::int64_t heads =
+      std::min(samples * options.heads, (enough_tiles + tiles - 1) / tiles) / group * group;
+  if (heads == 0) return 0;
   const Bytes length = static_cast<Bytes>(tiles * tile);
-  const bool grouped = key_heads_of(options) < options.heads;
-  const Bytes gradients = grouped ? 2 * length * static_cast<Bytes>(head_width) * 2 : 0;
+  const Bytes gradients = group > 1 ? 2 * length * static_cast<Bytes>(head_width) * 2 : 0;
   return static_cast<Bytes>(heads) * (2 * length * length + 4 * length + gradients) + padding;
 }
 
