@@ -124,7 +124,7 @@ TEST_F(TrainBert, TheLearnedTokenizerIsExportedWithTheModel) {
   const std::string out = folder_.file("out");
   run_well(small({"--steps", "2", "--export", out}));
   EXPECT_EQ(load_tokenizer(out)->vocabulary_size(), 284);  // with [CLS], [SEP], [PAD] and [MASK]
-  EXPECT_EQ(read_model_description(out).vocabulary, 284);
+  EXPECT_EQ(read_model_description(out).config.vocabulary, 284);
   const ProgramResult again = run_well(with({"--init", out, "--tokenizer", out, "--steps", "1",
                                              "--evaluate-every", "1", "--evaluation-share", "0.2"}));
   EXPECT_THAT(again.output, HasSubstr("tokens of 284,"));
