@@ -140,7 +140,7 @@
 // Tensors of type f64 or i32 above are so for any T. Kernels may use scratch of at most 256 KiB per
 // thread (the counterpart of a GPU's shared memory); anything larger is a workspace of the graph. On the CPU,
 // kernels that widen rows of bf16 or f16 may take more: attention 8 S times the head's width in f32 for each
-// thread, layer_norm and rms_norm 4 C.
+// thread, layer_norm and rms_norm 4 C. The backward of rotary with norms takes at most 300 KiB.
 #pragma once
 
 #include <cstdint>

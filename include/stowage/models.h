@@ -162,7 +162,7 @@ BuiltModel bert(GraphBuilder& builder, const ModelConfig& config);
 // gains at 1.
 BuiltModel llama(GraphBuilder& builder, const ModelConfig& config);
 
-// What is known of a family: one constant record for each, in model_families().
+// A family of models. Each family has one constant record, which model_families() lists.
 struct ModelFamily {
   std::string_view name;   // "gpt": in a plan's JSON, in checkpoints and before messages
   std::string_view title;  // "GPT-2": for people

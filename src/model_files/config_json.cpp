@@ -310,6 +310,10 @@ ModelDescription read_model_description(const std::string& path) {
     throw InvalidInput(
         fmt::format("{} is not there; give a folder with config.json, or a file beside it", path));
   const fs::path folder = fs::is_directory(path, error) ? fs::path(path) : fs::path(path).parent_path();
+  if (fs::exists(folder / "adapter_config.json", error) && !fs::exists(folder / "config.json", error))
+    throw InvalidInput(fmt::format(
+        "{} holds an adapter, which is not read; merge it into its model, and give the whole model",
+        folder.string()));
   const std::string file = (folder / "config.json").string();
   return model_description_from_json(read_small_file(file, most_config_bytes, config_remedy()), file);
 }

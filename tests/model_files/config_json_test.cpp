@@ -144,6 +144,9 @@ TEST(ConfigJson, RefusesWhatIsNoConfig) {
   const TemporaryFolder folder;
   expect_refused([&] { read_model_description(folder.file("")); }, "config.json: cannot be read");
   expect_refused([] { read_model_description("nowhere"); }, "nowhere is not there; give a folder");
+  folder.make("adapter_config.json", "{}");
+  expect_refused([&] { read_model_description(folder.file("")); },
+                 "holds an adapter, which is not read; merge");
 }
 
 TEST(ConfigJson, OfEveryFamilyIsReadAsWritten) {
