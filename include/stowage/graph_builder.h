@@ -150,6 +150,8 @@ class GraphBuilder {
   // op: it hands the sum to set_gradient, which replaces the gradient so far, instead of to add_gradient. The
   // sum counts as fresh.
   Value gradient_so_far(Value of) const;
+  // True if the op that adds to gradient_so_far may do it in place.
+  bool is_fresh_so_far(Value of) const;
   void set_gradient(Value of, Value sum);
   // True if the op that consumes `gradient` may write in place: it is fresh, and this rule is its only
   // reader.

@@ -14,7 +14,12 @@
 //   kernel                          reads -> writes                                    attributes
 //   embedding                       tokens i32[N], table[V,C] (, positions[S,C])
 //                                     -> y[N,C] = table[token] + positions[n % sequence] sequence
-//   embedding_backward              tokens, dy[N,C] -> dtable[V,C]
+//                                   tokens, block[R,C] (, before[N,C]) -> y[N,C]        first_row,
+//                                     (may alias before): of a table in blocks, the       vocabulary
+//                                     rows from first_row on. y = block[token - first_row] where the block
+//                                     has that row, else before, or 0; tokens are below `vocabulary`
+//   embedding_backward              tokens, dy[N,C] -> dtable[V,C], or of a block       (first_row,
+//                                     dblock[R,C]                                       vocabulary)
 //   position_backward               dy[N,C] -> dpositions[S,C]                          sequence
 //   layer_norm                      x[N,C], gain[C], bias[C] -> y, mean A[N], rstd A[N]    epsilon
 //   layer_norm_backward             x, gain, mean, rstd, dy (, before[N,C]) -> dx (may alias dy)
@@ -81,6 +86,21 @@
 //                                     both, `chunk` tokens at a time; the workspace holds the chunk's logits
 //                                     T[chunk,V] and then, at the next multiple of 256 bytes, where T is
 //                                     bf16 or f16 and chunk < N, f32 sums of dw and dbias
+//   head_statistics                 x[N,C], block[R,C], targets i32[N]                  first_row,
+//                                     (, before A[3,N]) -> A[3,N] (may alias before),   vocabulary
+//                                     workspace T[N,R]: the logits of a head whose weight is in blocks,
+//                                     columns from first_row on, are added to each row's statistics: the
+//                                     largest logit, the sum of exp(logit - largest), the target's logit,
+//                                     -3e38 if no block had that. Columns from `vocabulary` on are padding.
+//                                     Rows whose target is negative have 0, 1, 0
+//   head_loss                       statistics A[3,N], targets -> loss f64{}: cross_entropy's; NaN if no
+//                                     block had a target's logit
+//   head_loss_backward              statistics, targets -> factors A[3,N]: log_sum_exp, a, b, such that the
+//                                     gradient of a logit is a exp(logit - log_sum_exp), less b at the target
+//   head_backward                   x, block, targets, factors (, before[N,C])          first_row,
+//                                     -> dx (may alias before), dblock[R,C],            vocabulary
+//                                     workspace T[N,R]: `before`, the gradient of x that other blocks gave,
+//                                     is added to dx; the sum is rounded once
 //   add_loss                        a f64{}, b f64{} -> f64{}: a + b
 //   square_sum                      x -> f64{}: sum of squares; or, with attributes,    (pieces = P, piece
 //                                     f64[P]: element p is that of x's elements         (, count))
@@ -105,8 +125,8 @@
 //                                     first_element + i), or u8: then two more operands, f32[blocks of 256
 //                                     elements], are read and written last, the scales of m and of v.
 //                                     Moments of these types and scales are updated in place
-// L is StepContext::loss_scale: the gradients that cross_entropy_backward and linear_cross_entropy write are
-// L times those that are said above.
+// L is StepContext::loss_scale: the gradients that cross_entropy_backward and linear_cross_entropy write, and
+// the factors a and b of head_loss_backward, are L times those that are said above.
 // Rotary's rows are H query heads, K key heads and K value heads of D elements, D even and at most 512.
 // Elements i and i + D / 2 of each query and key head turn by the angle p f[i]; value heads are copied.
 // Position p is n % sequence, less begins[n] if `begins` is read: the index within its sample of the first
@@ -120,8 +140,8 @@
 // (e / 4, step), word e % 4. An op's element 0 is the batch's element `first_element`, an integer attribute
 // that is 0 where it is not there, so that splitting the batch changes no mask.
 // Attributes `key`, `sequence`, `heads`, `key_heads`, `causal`, `window`, `documents`, `padding_at_end`,
-// `chunk`, `vocabulary`, `transposed`, `rows`, `count`, `original_positions`, `pieces` and `piece` are
-// integers; the others are doubles unless quoted.
+// `chunk`, `first_row`, `vocabulary`, `transposed`, `rows`, `count`, `original_positions`, `pieces` and
+// `piece` are integers; the others are doubles unless quoted.
 // Two kernels have no code in a table, since the engine has its Communicator make them:
 //   gather            share[S] -> whole[E]: the shares of all ranks, in their order, up to E elements
 //   exchange          whole[E] -> shares[N,S]: in row q, from rank q, the elements of this rank's share; the

@@ -76,6 +76,10 @@ struct ModelConfig {
   double rotary_theta = 10000;
   std::optional<nn::RotaryScaling> rotary_scaling{};
   std::vector<std::int64_t> windows{};  // nn::AttentionOptions::window of each layer; empty: 0 everywhere
+  // Rows of a block of the embedding and of the head (nn::head_statistics), each a parameter of its own, so
+  // that a plan needs one block at a time; 0: both are whole. Tables of no more rows, and those of a graph
+  // with head_tokens 0, are whole too. The order of sums depends on it, and so do bits.
+  std::int64_t table_rows = 0;
   bool packed = false;  // several documents share a sample: there is an input BuiltModel::begins
   // BERT alone:
   bool pretraining = false;     // the whole model of the paper's section 3
@@ -150,7 +154,8 @@ BuiltModel bert(GraphBuilder& builder, const ModelConfig& config);
 // each.
 //
 // Parameters, with C the width and D that of a head; all weights of linear ops are [out, in] here:
-//   embed_tokens.weight [V,C], norm.weight [C], lm_head.weight [V,C] (unless `tied`)
+//   embed_tokens.weight [V,C], norm.weight [C], lm_head.weight [V,C] (unless `tied`); in blocks
+//                              {embed_tokens,lm_head}.weight.rows.F, F their first row
 //   layers.N.{input,post_attention}_layernorm.weight [C]
 //   layers.N.self_attn.qkv_proj.{weight [(heads + 2 key_heads) D, C],bias}
 //                              = …q_proj, …k_proj, …v_proj one below the other; the bias with

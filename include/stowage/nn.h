@@ -74,9 +74,21 @@ struct RotaryOptions {
   Value begins{};
 };
 
+// Some rows of a table that is kept in blocks: rows [first, first + R) of one with a row for each of `tokens`
+// tokens. Rows behind those of tokens are padding.
+struct TableBlock {
+  Value rows{};  // [R,C]
+  std::int64_t first = 0;
+  std::int64_t tokens = 0;
+};
+
 // table[V,C], positions[S,C] or empty. -> [N,C]
 Value embedding(GraphBuilder& builder, std::string name, Value tokens, Value table, Value positions,
                 std::int64_t sequence);
+// The embedding of a table in blocks, block by block: the rows of tokens that the block has; the others are
+// those of `before`, this function's result for other blocks, or 0 where that is empty. -> [N,C]
+Value embedding_rows(GraphBuilder& builder, std::string name, Value tokens, const TableBlock& block,
+                     Value before);
 // gain[C], bias[C]: Ba, Kiros, Hinton, "Layer Normalization".
 Value layer_norm(GraphBuilder& builder, std::string name, Value x, Value gain, Value bias,
                  double epsilon = 1e-5);
@@ -118,5 +130,15 @@ Value cross_entropy(GraphBuilder& builder, std::string name, Value logits, Value
 // add_loss, in the last half-block. -> f64 scalar, the loss
 Value linear_cross_entropy(GraphBuilder& builder, std::string name, Value x, Value weight, Value targets,
                            const LinearCrossEntropyOptions& options = {});
+
+// The same loss for a head whose weight is in blocks of rows, block by block, so that neither all of the
+// weight nor a token's logits exist at once. head_statistics folds the logits that a block gives into each
+// token's largest logit, sum of exponentials and logit of its target; `before`: the result for other blocks,
+// or empty. Its backward makes the logits again. The units of the blocks may differ. -> f32 (f64 for f64)
+// [3,N]
+Value head_statistics(GraphBuilder& builder, std::string name, Value x, const TableBlock& block,
+                      Value targets, Value before);
+// The mean, of the statistics that all blocks have given; as in cross_entropy. -> f64 scalar, the loss
+Value head_loss(GraphBuilder& builder, std::string name, Value statistics, Value targets);
 
 }  // namespace stowage::nn

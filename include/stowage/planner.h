@@ -119,8 +119,8 @@ class Planner {
   // Throws InvalidInput for a graph without an update phase, Cancelled if PlanOptions::stop asks for it; the
   // functions below, too.
   Answer answer(const Budget& budget);
-  // True if the search for the fastest plan finds one. If it finds none, `answer` takes up to three times as
-  // long again for plans of few host bytes, and may have one.
+  // True if a short search finds a plan. Where it finds none, `answer` searches longer, also for plans of few
+  // host bytes, and may have one.
   bool fits(const Budget& budget);
   // Return Answer::need and Answer::minimum, which depend on no budget. The minimum of an emulated system is
   // the least of its configurations and may depend on the machine's rates.

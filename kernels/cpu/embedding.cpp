@@ -1,6 +1,7 @@
 #include "kernels/cpu/embedding.h"
 
 #include <algorithm>
+#include <optional>
 #include <string>
 
 #include "kernels/cpu/storage.h"
@@ -17,14 +18,20 @@ constexpr std::int64_t columns_per_task = 64;
 constexpr std::int64_t block = 512;  // elements of a row, or rows of the table, summed at a time
 
 void check_tokens(const EmbeddingShape& shape, const std::int32_t* tokens) {
+  const std::int64_t rows = shape.all_rows == 0 ? shape.vocabulary : shape.all_rows;
   const std::int32_t* end = tokens + shape.tokens;
   const std::int32_t* bad =
-      std::find_if(tokens, end, [&](std::int32_t token) { return token < 0 || token >= shape.vocabulary; });
+      std::find_if(tokens, end, [&](std::int32_t token) { return token < 0 || token >= rows; });
   if (bad == end) return;
   throw InvalidInput("embedding: token " + std::to_string(*bad) + " at position " +
-                     std::to_string(bad - tokens) + " is outside the table of " +
-                     std::to_string(shape.vocabulary) + " rows; give tokens from 0 to " +
-                     std::to_string(shape.vocabulary - 1));
+                     std::to_string(bad - tokens) + " is outside the table of " + std::to_string(rows) +
+                     " rows; give tokens from 0 to " + std::to_string(rows - 1));
+}
+
+// Returns the token's row in the table, if it has one.
+std::optional<std::int64_t> row_of(const EmbeddingShape& shape, std::int32_t token) {
+  const std::int64_t row = token - shape.first_row;
+  return row >= 0 && row < shape.vocabulary ? std::optional(row) : std::nullopt;
 }
 
 template <class T>
@@ -47,7 +54,7 @@ void sum_in_place(const EmbeddingShape& shape, const std::int32_t* tokens, std::
   for (std::int64_t row = 0; row < shape.vocabulary; ++row)
     std::fill(dtable + row * stride, dtable + row * stride + columns, T{0});
   for (std::int64_t n = 0; n < shape.tokens; ++n)
-    add_row(columns, dy + n * stride, dtable + tokens[n] * stride);
+    if (const auto row = row_of(shape, tokens[n])) add_row(columns, dy + n * stride, dtable + *row * stride);
 }
 
 // Computes the table's gradient for a narrow T: sums some rows of the table at a time, each over all tokens.
@@ -60,7 +67,7 @@ void sum_in_blocks(const EmbeddingShape& shape, const std::int32_t* tokens, std:
     const std::int64_t rows = std::min(block, shape.vocabulary - first);
     std::fill(sums, sums + rows * columns_per_task, Sum<T>{0});
     for (std::int64_t n = 0; n < shape.tokens; ++n) {
-      const std::int64_t row = tokens[n] - first;
+      const std::int64_t row = tokens[n] - shape.first_row - first;
       if (row >= 0 && row < rows) add_row(columns, dy + n * stride, sums + row * columns_per_task);
     }
     for (std::int64_t row = 0; row < rows; ++row)
@@ -83,6 +90,24 @@ void embedding(const EmbeddingShape& shape, const std::int32_t* tokens, const T*
       } else {
         sum_of_rows(width, row, positions + n % shape.sequence * width, y + n * width);
       }
+    }
+  });
+}
+
+template <class T>
+void embedding_rows(const EmbeddingShape& shape, const std::int32_t* tokens, const T* table, const T* before,
+                    T* y) {
+  check_tokens(shape, tokens);
+  const std::int64_t width = shape.width;
+  parallel_for(shape.tokens, rows_per_chunk, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t n = begin; n < end; ++n) {
+      T* const to = y + n * width;
+      if (const auto row = row_of(shape, tokens[n]))
+        std::copy_n(table + *row * width, width, to);
+      else if (before == nullptr)
+        std::fill_n(to, width, T{});
+      else if (before != y)
+        std::copy_n(before + n * width, width, to);
     }
   });
 }
@@ -119,15 +144,22 @@ void position_backward(const EmbeddingShape& shape, const T* dy, T* dpositions) 
 
 template void embedding(const EmbeddingShape&, const std::int32_t*, const float*, const float*, float*);
 template void embedding(const EmbeddingShape&, const std::int32_t*, const double*, const double*, double*);
+template void embedding_rows(const EmbeddingShape&, const std::int32_t*, const float*, const float*, float*);
 template void embedding_backward(const EmbeddingShape&, const std::int32_t*, const float*, float*);
+template void embedding_rows(const EmbeddingShape&, const std::int32_t*, const double*, const double*,
+                             double*);
 template void embedding_backward(const EmbeddingShape&, const std::int32_t*, const double*, double*);
 template void position_backward(const EmbeddingShape&, const float*, float*);
 template void position_backward(const EmbeddingShape&, const double*, double*);
 template void embedding(const EmbeddingShape&, const std::int32_t*, const Bfloat16*, const Bfloat16*,
                         Bfloat16*);
+template void embedding_rows(const EmbeddingShape&, const std::int32_t*, const Bfloat16*, const Bfloat16*,
+                             Bfloat16*);
 template void embedding_backward(const EmbeddingShape&, const std::int32_t*, const Bfloat16*, Bfloat16*);
 template void position_backward(const EmbeddingShape&, const Bfloat16*, Bfloat16*);
 template void embedding(const EmbeddingShape&, const std::int32_t*, const Float16*, const Float16*, Float16*);
+template void embedding_rows(const EmbeddingShape&, const std::int32_t*, const Float16*, const Float16*,
+                             Float16*);
 template void embedding_backward(const EmbeddingShape&, const std::int32_t*, const Float16*, Float16*);
 template void position_backward(const EmbeddingShape&, const Float16*, Float16*);
 

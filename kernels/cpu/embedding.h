@@ -8,6 +8,8 @@ namespace stowage::cpu {
 struct EmbeddingShape {
   std::int64_t tokens = 0, width = 0, vocabulary = 0;
   std::int64_t sequence = 1;
+  // The table is rows [first_row, first_row + vocabulary) of one with `all_rows` rows; 0: it is all of it.
+  std::int64_t first_row = 0, all_rows = 0;
 };
 
 // y[n] = table[token[n]] + positions[n % sequence]; `positions` may be null. Throws InvalidInput
@@ -16,7 +18,14 @@ template <class T>
 void embedding(const EmbeddingShape& shape, const std::int32_t* tokens, const T* table, const T* positions,
                T* y);
 
-// dtable[v] = sum, in token order, of dy[n] with token[n] == v. Columns are shared among threads.
+// y[n] = table[token[n] - first_row] where the table has that row, else before[n], or 0 where `before` is
+// null; y may be `before`. Throws InvalidInput for a token outside all rows.
+template <class T>
+void embedding_rows(const EmbeddingShape& shape, const std::int32_t* tokens, const T* table, const T* before,
+                    T* y);
+
+// Of the tokens whose rows the table has: dtable[v] = sum, in token order, of dy[n] with token[n] ==
+// first_row + v. Columns are shared among threads.
 template <class T>
 void embedding_backward(const EmbeddingShape& shape, const std::int32_t* tokens, const T* dy, T* dtable);
 

@@ -178,10 +178,12 @@ void make_tile(const Product<T, Sum<T>>& tile, const T* bias, bool add) {
 
 // Computes a tile of C: sums in f32, then rounds.
 template <Narrow T>
-void make_tile(const Product<T>& tile, const T* bias, bool) {
+void make_tile(const Product<T>& tile, const T* bias, bool add) {
   alignas(64) float sums[native_limits.most.rows * native_limits.most.columns];
   const std::int64_t stride = rounded_up(tile.n, 16);
-  make_tile<T>(Product<T, float>{tile.m, tile.n, tile.k, tile.a, tile.b, sums, stride}, bias, false);
+  for (std::int64_t row = 0; add && row < tile.m; ++row)
+    widen(tile.n, tile.c + row * tile.c_stride, sums + row * stride);
+  make_tile<T>(Product<T, float>{tile.m, tile.n, tile.k, tile.a, tile.b, sums, stride}, bias, add);
   for (std::int64_t row = 0; row < tile.m; ++row)
     narrow(tile.n, sums + row * stride, tile.c + row * tile.c_stride);
 }
@@ -233,7 +235,6 @@ void multiply_here(const Product<double>& product, double scale, bool add) {
 
 template <class T, class Out>
 void multiply(const Product<T, Out>& product, const T* bias, bool add) {
-  if (is_narrow<Out> && add) throw InvalidInput("a product cannot be added to bf16 or f16; sum it in f32");
   const Tile tile = tile_of(product.m, product.n, limits_of<T>());
   const std::int64_t across = pieces(product.n, tile.columns);
   parallel_for(across * pieces(product.m, tile.rows), 1, [&](std::int64_t index, std::int64_t) {

@@ -53,7 +53,8 @@ void multiply_here(const Product<double>& product, double scale, bool add);
 
 // C = A B (+ bias[n] on each row, unless null), or with `add` C += A B. C is cut into tiles that depend on
 // m and n alone (for bf16 on narrow_products(), too); each tile is one `multiply_here`, and the tiles run in
-// parallel. A tile of bf16 or f16 is summed in f32 and rounded once, so C += is for f32 and f64 alone.
+// parallel. A tile of bf16 or f16 is summed in f32, with C's old values where they are added to, and rounded
+// once.
 template <class T, class Out>
 void multiply(const Product<T, Out>& product, const T* bias = nullptr, bool add = false);
 

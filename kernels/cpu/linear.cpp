@@ -24,7 +24,7 @@ void linear(const LinearShape& shape, const T* x, const T* weight, const T* bias
 }
 
 template <class T>
-void linear_backward_input(const LinearShape& shape, const T* dy, const T* weight, T* dx) {
+void linear_backward_input(const LinearShape& shape, const T* dy, const T* weight, T* dx, bool add) {
   const Product<T> product{shape.tokens,
                            shape.inputs,
                            shape.outputs,
@@ -32,7 +32,7 @@ void linear_backward_input(const LinearShape& shape, const T* dy, const T* weigh
                            {weight, weight_stride(shape), !shape.transposed},
                            dx,
                            shape.inputs};
-  multiply(product);
+  multiply(product, static_cast<const T*>(nullptr), add);
 }
 
 template <class T, class Out>
@@ -53,21 +53,21 @@ void linear_backward_bias(const LinearShape& shape, const T* dy, Out* dbias, boo
 
 template void linear(const LinearShape&, const float*, const float*, const float*, float*);
 template void linear(const LinearShape&, const double*, const double*, const double*, double*);
-template void linear_backward_input(const LinearShape&, const float*, const float*, float*);
-template void linear_backward_input(const LinearShape&, const double*, const double*, double*);
+template void linear_backward_input(const LinearShape&, const float*, const float*, float*, bool);
+template void linear_backward_input(const LinearShape&, const double*, const double*, double*, bool);
 template void linear_backward_weight(const LinearShape&, const float*, const float*, float*, bool);
 template void linear_backward_weight(const LinearShape&, const double*, const double*, double*, bool);
 template void linear_backward_bias(const LinearShape&, const float*, float*, bool);
 template void linear_backward_bias(const LinearShape&, const double*, double*, bool);
 
 template void linear(const LinearShape&, const Bfloat16*, const Bfloat16*, const Bfloat16*, Bfloat16*);
-template void linear_backward_input(const LinearShape&, const Bfloat16*, const Bfloat16*, Bfloat16*);
+template void linear_backward_input(const LinearShape&, const Bfloat16*, const Bfloat16*, Bfloat16*, bool);
 template void linear_backward_weight(const LinearShape&, const Bfloat16*, const Bfloat16*, Bfloat16*, bool);
 template void linear_backward_weight(const LinearShape&, const Bfloat16*, const Bfloat16*, float*, bool);
 template void linear_backward_bias(const LinearShape&, const Bfloat16*, Bfloat16*, bool);
 template void linear_backward_bias(const LinearShape&, const Bfloat16*, float*, bool);
 template void linear(const LinearShape&, const Float16*, const Float16*, const Float16*, Float16*);
-template void linear_backward_input(const LinearShape&, const Float16*, const Float16*, Float16*);
+template void linear_backward_input(const LinearShape&, const Float16*, const Float16*, Float16*, bool);
 template void linear_backward_weight(const LinearShape&, const Float16*, const Float16*, Float16*, bool);
 template void linear_backward_weight(const LinearShape&, const Float16*, const Float16*, float*, bool);
 template void linear_backward_bias(const LinearShape&, const Float16*, Float16*, bool);

@@ -13,9 +13,10 @@ struct LinearShape {
 // `bias` may be null.
 template <class T>
 void linear(const LinearShape& shape, const T* x, const T* weight, const T* bias, T* y);
+// With `add`, adds to dx.
 template <class T>
-void linear_backward_input(const LinearShape& shape, const T* dy, const T* weight, T* dx);
-// With `add`, adds to dweight, which must not be of a narrow type then. Out: T, or f32 sums of bf16 or f16.
+void linear_backward_input(const LinearShape& shape, const T* dy, const T* weight, T* dx, bool add = false);
+// With `add`, adds to dweight. Out: T, or f32 sums of bf16 or f16.
 template <class T, class Out>
 void linear_backward_weight(const LinearShape& shape, const T* x, const T* dy, Out* dweight,
                             bool add = false);

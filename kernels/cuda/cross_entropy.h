@@ -54,6 +54,37 @@ void count_targets(std::int64_t rows, const std::int32_t* targets, double* count
 // chunk the sum becomes the mean.
 void add_losses(std::int64_t rows, const LossChunk& chunk, double* loss, void* stream);
 
+// Logits that exist in blocks of columns, block by block. A row's statistics f32[3,rows] are the largest of
+// its logits so far, the sum of exp(logit - largest), and its target's logit, -3e38 if no block had that;
+// rows without a target have 0, 1, 0.
+
+struct LogitBlock {
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;  // columns of this block, from column `first` of all logits on
+  std::int64_t first = 0;
+  std::int64_t vocabulary = 0;  // number of all columns that count, the first ones
+};
+
+// Adds a block's logits to the statistics `before`, or begins them where that is null. `statistics` may be
+// `before`.
+template <class T>
+void fold_logits(const LogitBlock& block, const T* logits, const std::int32_t* targets, const float* before,
+                 float* statistics, void* stream);
+
+// loss f64{}: the rows' part of the mean, from the statistics of all blocks
+void loss_of_statistics(std::int64_t rows, const float* statistics, const std::int32_t* targets, double* loss,
+                        void* stream, BatchTargets batch);
+
+// factors f32[3,rows]: log_sum_exp; then the factor loss_scale / count of exp(logit - log_sum_exp) and of the
+// target's 1 in a logit's gradient, 0 in rows without a target. The number of targets lies in kept_scratch.
+void factors_of_statistics(std::int64_t rows, const float* statistics, const std::int32_t* targets,
+                           double loss_scale, float* factors, void* stream, BatchTargets batch);
+
+// Replaces a block's logits by their gradients, 0 in padding.
+template <class T>
+void differentiate_logits(const LogitBlock& block, const std::int32_t* targets, const float* factors,
+                          T* logits, void* stream);
+
 // *sum = *a + *b
 void add_loss(const double* a, const double* b, double* sum, void* stream);
 

@@ -40,6 +40,36 @@ __global__ void embedding_kernel(EmbeddingShape shape, const std::int32_t* token
   }
 }
 
+// Returns the token's row in the table, -1 if it has none.
+__device__ inline std::int32_t row_of(const EmbeddingShape& shape, std::int64_t token) {
+  const std::int64_t row = token - shape.first_row;
+  return row >= 0 && row < shape.vocabulary ? static_cast<std::int32_t>(row) : -1;
+}
+
+template <class T>
+__global__ void embedding_rows_kernel(EmbeddingShape shape, const std::int32_t* tokens, const T* table,
+                                      const T* before, T* y, bool aligned) {
+  const std::int64_t n = blockIdx.x;
+  const std::int32_t row = row_of(shape, tokens[n]);
+  if (row < 0 && before == y) return;
+  const T* from = row >= 0            ? table + row * shape.width
+                  : before == nullptr ? nullptr
+                                      : before + n * shape.width;
+  const bool known = tokens[n] >= 0 && tokens[n] < shape.all_rows;
+  const float absent = known ? 0.0F : std::numeric_limits<float>::quiet_NaN();
+  const std::int64_t step = static_cast<std::int64_t>(blockDim.x) * pack_size<T>;
+  for (std::int64_t i = static_cast<std::int64_t>(threadIdx.x) * pack_size<T>; i < shape.width; i += step) {
+    const std::int64_t left = shape.width - i;
+    Pack<T> pack;
+    if (from != nullptr) {
+      pack = load_pack(from + i, left, aligned);
+    } else {
+      for (float& value : pack.values) value = absent;
+    }
+    store_pack(y + n * shape.width + i, left, aligned, pack);
+  }
+}
+
 // Tokens in the order of their buckets, and within a bucket in their original order. A bucket is
 // `rows_per_bucket` neighbouring rows of the table, a multiple of rows_per_block. All null if not sorted.
 struct TokenBuckets {
@@ -65,9 +95,8 @@ __device__ void for_tokens_of_bucket(const EmbeddingShape& shape, const TokenBuc
   for (std::int64_t first = begin; first < end; first += sorted_at_once) {
     __syncthreads();
     for (int i = static_cast<int>(threadIdx.x); i < sorted_at_once; i += embedding_threads) {
-      const std::int64_t token = first + i < end ? tokens[first + i] : -1;
-      const bool known = token >= 0 && token < shape.vocabulary;
-      buckets[i] = known ? static_cast<std::uint32_t>(token / of.rows_per_bucket) : token_buckets;
+      const std::int32_t row = first + i < end ? row_of(shape, tokens[first + i]) : -1;
+      buckets[i] = row >= 0 ? static_cast<std::uint32_t>(row / of.rows_per_bucket) : token_buckets;
     }
     __syncthreads();
     for (int i = 0; i < sorted_at_once / 4; ++i) {
@@ -160,7 +189,7 @@ __global__ void embedding_backward_kernel(EmbeddingShape shape, std::int64_t tok
     const std::int64_t place = i < end && sorted.order != nullptr ? sorted.order[i] : i;
     __syncthreads();
     places[threadIdx.x] = static_cast<std::int32_t>(place);
-    values[threadIdx.x] = i < end ? tokens[place] : -1;
+    values[threadIdx.x] = i < end ? row_of(shape, tokens[place]) : -1;
     __syncthreads();
     int count = 0;
     for (int k = 0; k < segment; k += warp_size) {
@@ -221,13 +250,25 @@ void sum_in_order(std::int64_t rows, std::int64_t count, const From* from, T* to
          rows_are_aligned<From>(count, from, to));
 }
 
+// Returns a launch of one block for each token.
+template <class T>
+LaunchShape blocks_of_tokens(const EmbeddingShape& shape) {
+  const std::int64_t warps = blocks_for(shape.width, static_cast<std::int64_t>(pack_size<T>) * warp_size);
+  return {{shape.tokens}, static_cast<int>(std::min<std::int64_t>(warps * warp_size, embedding_threads))};
+}
+
 template <class T>
 void embedding(const EmbeddingShape& shape, const std::int32_t* tokens, const T* table, const T* positions,
                T* y, void* stream) {
-  const std::int64_t warps = blocks_for(shape.width, static_cast<std::int64_t>(pack_size<T>) * warp_size);
-  const int threads = static_cast<int>(std::min<std::int64_t>(warps * warp_size, embedding_threads));
-  launch(embedding_kernel<T>, "embedding", {{shape.tokens}, threads}, stream, shape, tokens, table, positions,
-         y, rows_are_aligned<T>(shape.width, table, positions, y));
+  launch(embedding_kernel<T>, "embedding", blocks_of_tokens<T>(shape), stream, shape, tokens, table,
+         positions, y, rows_are_aligned<T>(shape.width, table, positions, y));
+}
+
+template <class T>
+void embedding_rows(const EmbeddingShape& shape, const std::int32_t* tokens, const T* table, const T* before,
+                    T* y, void* stream) {
+  launch(embedding_rows_kernel<T>, "embedding", blocks_of_tokens<T>(shape), stream, shape, tokens, table,
+         before, y, rows_are_aligned<T>(shape.width, table, before, y));
 }
 
 inline std::int64_t chunks_of_tokens(const EmbeddingShape& shape) {
@@ -290,19 +331,28 @@ template void embedding(const EmbeddingShape&, const std::int32_t*, const float*
                         void*);
 template void embedding(const EmbeddingShape&, const std::int32_t*, const Bfloat16*, const Bfloat16*,
                         Bfloat16*, void*);
+template void embedding_rows(const EmbeddingShape&, const std::int32_t*, const float*, const float*, float*,
+                             void*);
 template void embedding_backward(const EmbeddingShape&, const std::int32_t*, const float*, float*, void*);
+template void embedding_rows(const EmbeddingShape&, const std::int32_t*, const Bfloat16*, const Bfloat16*,
+                             Bfloat16*, void*);
 template void embedding_backward(const EmbeddingShape&, const std::int32_t*, const Bfloat16*, Bfloat16*,
                                  void*);
 template void position_backward(const EmbeddingShape&, const float*, float*, void*);
 template void position_backward(const EmbeddingShape&, const Bfloat16*, Bfloat16*, void*);
 template void embedding(const EmbeddingShape&, const std::int32_t*, const Float16*, const Float16*, Float16*,
                         void*);
+template void embedding_rows(const EmbeddingShape&, const std::int32_t*, const Float16*, const Float16*,
+                             Float16*, void*);
 template void embedding_backward(const EmbeddingShape&, const std::int32_t*, const Float16*, Float16*, void*);
 template void position_backward(const EmbeddingShape&, const Float16*, Float16*, void*);
 
 STOWAGE_CUDA_KERNEL(embedding_kernel<float>);
 STOWAGE_CUDA_KERNEL(embedding_kernel<Bfloat16>);
 STOWAGE_CUDA_KERNEL(embedding_kernel<Float16>);
+STOWAGE_CUDA_KERNEL(embedding_rows_kernel<float>);
+STOWAGE_CUDA_KERNEL(embedding_rows_kernel<Bfloat16>);
+STOWAGE_CUDA_KERNEL(embedding_rows_kernel<Float16>);
 STOWAGE_CUDA_KERNEL(token_counts_kernel);
 STOWAGE_CUDA_KERNEL(token_order_kernel);
 STOWAGE_CUDA_KERNEL(embedding_backward_kernel<float, float>);

@@ -46,9 +46,11 @@ void linear_gelu(const LinearShape& shape, GeluForm form, const T* x, const T* w
 }
 
 template <class T>
-void linear_backward_input(const LinearShape& shape, const T* dy, const T* weight, T* dx, void* stream) {
+void linear_backward_input(const LinearShape& shape, const T* dy, const T* weight, T* dx, bool add,
+                           void* stream) {
   Product product{shape.tokens, shape.inputs, shape.outputs, matrix(dy), matrix(weight, !shape.transposed),
                   matrix(dx)};
+  product.add = add;
   product.name = "linear_backward_input";
   multiply(product, stream);
 }
@@ -69,14 +71,16 @@ template void linear_gelu(const LinearShape&, GeluForm, const float*, const floa
                           float*, void*);
 template void linear_gelu(const LinearShape&, GeluForm, const Bfloat16*, const Bfloat16*, const Bfloat16*,
                           Bfloat16*, Bfloat16*, void*);
-template void linear_backward_input(const LinearShape&, const float*, const float*, float*, void*);
-template void linear_backward_input(const LinearShape&, const Bfloat16*, const Bfloat16*, Bfloat16*, void*);
+template void linear_backward_input(const LinearShape&, const float*, const float*, float*, bool, void*);
+template void linear_backward_input(const LinearShape&, const Bfloat16*, const Bfloat16*, Bfloat16*, bool,
+                                    void*);
 template void linear_backward_weight(const LinearShape&, const float*, const float*, float*, void*);
 template void linear_backward_weight(const LinearShape&, const Bfloat16*, const Bfloat16*, Bfloat16*, void*);
 template void linear(const LinearShape&, const Float16*, const Float16*, const Float16*, Float16*, void*);
 template void linear_gelu(const LinearShape&, GeluForm, const Float16*, const Float16*, const Float16*,
                           Float16*, Float16*, void*);
-template void linear_backward_input(const LinearShape&, const Float16*, const Float16*, Float16*, void*);
+template void linear_backward_input(const LinearShape&, const Float16*, const Float16*, Float16*, bool,
+                                    void*);
 template void linear_backward_weight(const LinearShape&, const Float16*, const Float16*, Float16*, void*);
 
 }  // namespace stowage::cuda

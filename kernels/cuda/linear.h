@@ -26,8 +26,10 @@ template <class T>
 void linear_gelu(const LinearShape& shape, GeluForm form, const T* x, const T* weight, const T* bias, T* pre,
                  T* y, void* stream);
 
+// With `add`, adds to dx.
 template <class T>
-void linear_backward_input(const LinearShape& shape, const T* dy, const T* weight, T* dx, void* stream);
+void linear_backward_input(const LinearShape& shape, const T* dy, const T* weight, T* dx, bool add,
+                           void* stream);
 template <class T>
 void linear_backward_weight(const LinearShape& shape, const T* x, const T* dy, T* dweight, void* stream);
 

@@ -207,7 +207,13 @@ class Planner::Parts {
   }
   bool fits(const Budget& budget) {
     if (options_.policy != Policy::automatic) return std::holds_alternative<Plan>(plan(budget));
-    return minimum() <= budget.device && found(budget).has_value();
+    if (minimum() > budget.device) return false;
+    std::optional<RankedPlan> some;
+    offer(resident().plan, resident().problem, budget, some);
+    offer(least().plan, problems().front(), budget, some);
+    if (!some) some = cells().any(budget, settings_.fits_patience);
+    if (EmulatedPlans* others = some ? nullptr : emulated()) others->improve(budget, settings_, some);
+    return some.has_value();
   }
   // Returns whether the last plan() was complete (Answer::is_complete).
   bool is_complete() const { return is_complete_; }

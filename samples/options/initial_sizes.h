@@ -10,7 +10,7 @@ namespace stowage::samples {
 
 // The model's flags that the command line has.
 struct GivenSizes {
-  bool layers = false, width = false, heads = false, sequence = false, dropout = false;
+  bool layers = false, width = false, heads = false, sequence = false, dropout = false, table_rows = false;
 };
 
 // Does nothing without --init. With --init, reads the model's config.json and takes its sizes and dropout.

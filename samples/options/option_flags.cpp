@@ -40,6 +40,15 @@ void add_model(CLI::App& app, Options& options, RawOptions& raw) {
   add("--head-chunk", model.head_tokens,
       "tokens whose logits exist at once: more are faster and take more memory; bits depend on it "
       "(2048 to 8192, by width and batch; a resumed run goes on with its own)");
+  if (options.program == Program::train_gpt)
+    app.add_option(
+           "--table-rows", model.table_rows,
+           "rows of a block of the embedding and head of a Llama or its relatives: fewer need less memory, "
+           "0 keeps both whole; bits depend on it (16384; a resumed run goes on with its own)")
+        ->group("Model")
+        ->check(quiet(CLI::Range(std::int64_t{0}, most_of_others)))
+        ->default_str("")
+        ->type_name("N");
   app.add_option("--dropout", model.dropout, "probability of dropping an activation")
       ->group("Model")
       ->check(quiet(CLI::Range(0.0, 0.99)))

@@ -347,11 +347,11 @@ CommandLine parse_command_line(int count, const char* const* arguments, Program 
   parse(raw, options);
   options.resume = given("--resume");
   for (const char* flag : {"--learning-rate", "--schedule", "--final-share", "--clip", "--head-chunk",
-                           "--beta1", "--beta2", "--epsilon", "--micro-batches"})
+                           "--table-rows", "--beta1", "--beta2", "--epsilon", "--micro-batches"})
     if (given(flag)) options.changed.insert(flag);
   if (given("--generate")) options.generate = prompt_of(raw.prompt);
   take_initial_sizes(options, {given("--layers"), given("--width"), given("--heads"), given("--sequence"),
-                               given("--dropout")});
+                               given("--dropout"), given("--table-rows")});
   count_devices(options, processes, given);
   divide_batch(options, given);
   options.trains_nothing = options.steps == 0;

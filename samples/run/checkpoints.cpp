@@ -182,7 +182,7 @@ void RunCheckpoints::take_start() {
     notes_ = fmt::format("resume        no checkpoint in {} yet: from the beginning\n", folder_->path());
     return;
   }
-  keep_head_tokens();
+  keep_head();
   std::map<std::string, std::string> wanted = configuration_;
   if (options_.trains_nothing) keep_training(wanted);
   allow_changes(wanted);
@@ -209,10 +209,18 @@ void RunCheckpoints::take_start() {
   }
 }
 
-// Keeps the order of sums, and so the bits, of the run before, unless --head-chunk is given.
-void RunCheckpoints::keep_head_tokens() {
-  if (options_.changed.contains("--head-chunk")) return;
+// Keeps the order of the head's sums, and so the bits, of the run before, unless a flag says otherwise.
+void RunCheckpoints::keep_head() {
   const auto& stored = start_->state().configuration;
+  if (!options_.changed.contains("--table-rows")) {
+    options_.model.table_rows = 0;
+    configuration_.erase(table_rows_field);
+    if (const auto rows = stored.find(table_rows_field); rows != stored.end()) {
+      take_family_fields({*rows}, start_->folder() + "/state.json", options_.model);
+      configuration_.insert(*rows);
+    }
+  }
+  if (options_.changed.contains("--head-chunk")) return;
   const auto found = stored.find(head_tokens_field);
   const std::string text = found == stored.end() ? first_head_tokens : found->second;
   options_.model.head_tokens =

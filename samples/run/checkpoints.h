@@ -77,7 +77,7 @@ class RunCheckpoints {
 
  private:
   void take_start();
-  void keep_head_tokens();
+  void keep_head();
   void keep_training(std::map<std::string, std::string>& wanted);
   void take_best();
   void allow_changes(std::map<std::string, std::string>& wanted);

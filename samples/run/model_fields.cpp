@@ -19,7 +19,8 @@ struct SizeField {
   const char* name;
   std::int64_t ModelConfig::*member;
 };
-constexpr std::array<SizeField, 3> size_fields = {{{"model.key_heads", &ModelConfig::key_heads},
+constexpr std::array<SizeField, 4> size_fields = {{{table_rows_field, &ModelConfig::table_rows},
+                                                   {"model.key_heads", &ModelConfig::key_heads},
                                                    {"model.head_width", &ModelConfig::head_width},
                                                    {"model.inner", &ModelConfig::inner}}};
 

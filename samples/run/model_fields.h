@@ -9,6 +9,9 @@
 
 namespace stowage::samples {
 
+// 0, whole tables, where a checkpoint leaves it out.
+inline constexpr const char* table_rows_field = "model.table_rows";
+
 // Returns the fields whose values are not a default ModelConfig's.
 std::map<std::string, std::string> family_fields(const ModelConfig& model);
 

@@ -12,6 +12,7 @@
 #include "samples/run/checkpoints.h"
 #include "samples/run/model_fields.h"
 #include "src/models/require_valid.h"
+#include "src/models/table_blocks.h"
 #include "stowage/error.h"
 #include "stowage/safetensors.h"
 #include "tools/console/text.h"
@@ -70,7 +71,9 @@ class Store {
       const Tensor& tensor = graph_.tensor(id);
       if (tensor.kind != TensorKind::parameter) continue;
       std::vector<std::byte> value = std::move(value_of(id));
-      parameters[tensor.name] = size_of(tensor.type) == 2 ? widened(tensor.type, value) : std::move(value);
+      if (size_of(tensor.type) == 2) value = widened(tensor.type, value);
+      std::vector<std::byte>& all = parameters[std::string(name_of_table(tensor.name))];
+      all.empty() ? all.swap(value) : static_cast<void>(all.insert(all.end(), value.begin(), value.end()));
     }
     return parameters;
   }

@@ -14,6 +14,7 @@
 #include "samples/report/report.h"
 #include "samples/run/stored_model.h"
 #include "src/base/laps.h"
+#include "src/models/table_blocks.h"
 #include "stowage/error.h"
 #include "stowage/graph_builder.h"
 #include "tools/console/terminal.h"
@@ -72,10 +73,16 @@ Model build_model(const Options& options, int rank) {
 
 ReadParameter reader_of(const Graph& graph, EngineGroup& engine) {
   return [&](const std::string& name) {
-    const auto found = std::find_if(graph.tensors.begin(), graph.tensors.end(),
-                                    [&](const Tensor& tensor) { return tensor.name == name; });
-    std::vector<std::byte> value = engine.read(static_cast<TensorId>(found - graph.tensors.begin()));
-    return size_of(found->type) == 2 ? widened(found->type, value) : value;
+    std::vector<std::byte> all;
+    for (TensorId id = 0; id < graph.tensors.size(); ++id) {
+      const Tensor& tensor = graph.tensor(id);
+      if (tensor.kind != TensorKind::parameter || name_of_table(tensor.name) != name) continue;
+      std::vector<std::byte> value = engine.read(id);
+      if (size_of(tensor.type) == 2) value = widened(tensor.type, value);
+      if (tensor.name == name) return value;
+      all.insert(all.end(), value.begin(), value.end());
+    }
+    return all;
   };
 }
 

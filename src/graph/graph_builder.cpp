@@ -298,6 +298,8 @@ Value GraphBuilder::gradient_so_far(Value of) const {
   return tensor(of).kind == TensorKind::activation ? gradients_[of.id].value : Value{};
 }
 
+bool GraphBuilder::is_fresh_so_far(Value of) const { return gradient_so_far(of) && gradients_[of.id].fresh; }
+
 void GraphBuilder::set_gradient(Value of, Value sum) {
   require_fitting(of, sum);
   if (tensor(of).kind != TensorKind::activation) {

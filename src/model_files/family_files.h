@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -46,6 +47,8 @@ struct ParameterLayout {
   bool transposed = false;              // a matrix is stored [columns, rows]
   RowCount rows = RowCount::own;
   bool may_be_missing = false;
+  // First row of a parameter that is some of the tensor's rows.
+  std::optional<std::int64_t> first_row{};
 };
 
 // A tensor that has the bytes of another one, where a file has it. A model that is not tied has none.

@@ -3,6 +3,7 @@
 #include "src/model_files/family_files.h"
 #include "src/model_files/llama_config.h"
 #include "src/models/require_valid.h"
+#include "src/models/table_blocks.h"
 
 namespace stowage {
 namespace {
@@ -21,13 +22,14 @@ ParameterLayout projections(const std::string& name, std::size_t at, const Model
 }
 
 ParameterLayout layout_in_llama_files(const Tensor& parameter, const ModelConfig& config) {
-  if (parameter.name == "lm_head.weight")
-    return {.names = {parameter.name}, .heights = {}, .rows = RowCount::vocabulary};
-  const std::string name = "model." + parameter.name;
+  const std::optional<BlockName> block = block_in(parameter.name);
+  const std::string own(block ? block->table : parameter.name);
+  const std::string name = own == "lm_head.weight" ? own : "model." + own;
   const std::size_t at = name.find(joined_projection);
   if (at != std::string::npos) return projections(name, at, config);
   ParameterLayout layout{{name}};
-  if (parameter.name == "embed_tokens.weight") layout.rows = RowCount::vocabulary;
+  if (own == "lm_head.weight" || own == "embed_tokens.weight") layout.rows = RowCount::vocabulary;
+  if (block) layout.first_row = block->first_row;
   return layout;
 }
 

@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <unordered_map>
 
 #include "src/model_files/family_files.h"
+#include "src/models/table_blocks.h"
 #include "stowage/error.h"
 
 namespace stowage {
@@ -28,6 +30,43 @@ std::int64_t stored_rows_of(const ModelConfig& model, RowCount count, const Tens
                  fmt::format("has {} rows, and the model {} positions: choose a sequence of at most these",
                              rows, model.sequence));
   return rows;
+}
+
+// Returns the part of a parameter that is some rows of a table.
+StoredPart part_of_table(ParameterParts& all, const ParameterLayout& layout, const ModelConfig& model,
+                         const Tensor& tensor) {
+  const std::int64_t first = *layout.first_row;
+  if (layout.rows != RowCount::vocabulary || first >= model.vocabulary)
+    refuse_graph(tensor, fmt::format("is no block of a table of {} tokens", model.vocabulary));
+  all.stored_rows = std::min(all.rows, model.vocabulary - first);
+  return {.name = layout.names.front(),
+          .shape = {model.vocabulary, all.columns},
+          .first_column = 0,
+          .columns = all.columns,
+          .transposed = false,
+          .first_row = 0,
+          .rows = all.stored_rows,
+          .stored_row = first};
+}
+
+// Requires that the blocks of each table hold all of its rows, in order.
+void require_whole_tables(const std::vector<ParameterParts>& parameters, const Graph& graph) {
+  std::map<std::string_view, std::pair<std::int64_t, const ParameterParts*>> rows;  // by tensor
+  for (const ParameterParts& parameter : parameters) {
+    const StoredPart& part = parameter.parts.front();
+    if (parameter.parts.size() > 1 || part.transposed || !block_in(graph.tensor(parameter.parameter).name))
+      continue;
+    auto& [next, last] = rows[part.name];
+    if (part.stored_row != next)
+      refuse_graph(graph.tensor(parameter.parameter),
+                   fmt::format("does not begin at row {}, behind the block before it", next));
+    next += part.rows;
+    last = &parameter;
+  }
+  for (const auto& [name, end] : rows)
+    if (const auto& [next, last] = end; next != last->parts.front().shape.front())
+      refuse_graph(graph.tensor(last->parameter),
+                   fmt::format("is the last of '{}', whose rows from {} on are in no block", name, next));
 }
 
 // Returns the parts: one that holds all columns, or several with equal shares of them.
@@ -87,6 +126,10 @@ ParameterParts parts_of(const ModelDescription& model, const Tensor& tensor) {
     refuse_graph(tensor, fmt::format("has {} rows, and the model's files {}", all.rows, height));
   if (side_by_side && all.columns % static_cast<std::int64_t>(layout.names.size()) != 0)
     refuse_graph(tensor, fmt::format("does not hold {} equal parts side by side", layout.names.size()));
+  if (layout.first_row) {
+    all.parts = {part_of_table(all, layout, model.config, tensor)};
+    return all;
+  }
   all.stored_rows = stored_rows_of(model.config, layout.rows, tensor, all.rows);
   all.parts = one_below_the_other ? parts_of_rows(all, layout, matrix)
                                   : parts_of_columns(all, layout, model.config, matrix);
@@ -121,7 +164,8 @@ void straight_runs(const ParameterParts& parameter, std::size_t index, std::int6
   begin = std::max(begin, part_begin);
   end = std::min(end, part_begin + part.rows * parameter.columns);
   if (part.columns == parameter.columns) {
-    if (begin < end) visit({index, begin - part_begin, begin, 1, end - begin});
+    const std::int64_t stored = part.stored_row * part.columns;
+    if (begin < end) visit({index, stored + begin - part_begin, begin, 1, end - begin});
     return;
   }
   for (std::int64_t row = begin / parameter.columns; row * parameter.columns < end; ++row) {
@@ -129,7 +173,8 @@ void straight_runs(const ParameterParts& parameter, std::size_t index, std::int6
     const std::int64_t first = std::max(begin, start);
     const std::int64_t last = std::min(end, start + part.columns);
     if (first < last)
-      visit({index, (row - part.first_row) * part.columns + first - start, first, 1, last - first});
+      visit({index, (part.stored_row + row - part.first_row) * part.columns + first - start, first, 1,
+             last - first});
   }
 }
 
@@ -151,6 +196,7 @@ std::vector<ParameterParts> parameter_parts(const ModelDescription& model, const
     const auto low = lows.find(tensor.name + ".low");
     if (size_of(tensor.type) == 2 && low != lows.end()) all.back().low = low->second;
   }
+  require_whole_tables(all, graph);
   return all;
 }
 

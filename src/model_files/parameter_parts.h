@@ -1,7 +1,8 @@
 // Places of a parameter's elements in a model's files: names, shapes and layouts, as data.
 //
 // A parameter counts as a matrix of rows x columns, in its own row-major order. A tensor of a file holds some
-// of its columns or some of its rows, as they are or transposed. Rows behind `stored_rows` are padding.
+// of its columns or some of its rows, as they are or transposed. Rows behind `stored_rows` are padding. A
+// block of a table's rows is a parameter whose tensor has the other blocks too.
 #pragma once
 
 #include <cstdint>
@@ -23,6 +24,7 @@ struct StoredPart {
   bool transposed = false;  // stored [columns, rows]
   std::int64_t first_row = 0;
   std::int64_t rows = 0;
+  std::int64_t stored_row = 0;  // row of the tensor at which the part begins; 0 where it is transposed
 };
 
 struct ParameterParts {
@@ -36,8 +38,8 @@ struct ParameterParts {
 };
 
 // Returns the parts of all parameters of the graph, in its order. Throws InvalidInput for a graph of
-// another model: fewer rows than the vocabulary, more positions than the model's, a parameter whose shape
-// fits no layout.
+// another model: fewer rows than the vocabulary, blocks that leave rows of a table out, more positions than
+// the model's, a parameter whose shape fits no layout.
 std::vector<ParameterParts> parameter_parts(const ModelDescription& model, const Graph& graph);
 
 // Returns the names that a file may use for `name`, the usual one first.

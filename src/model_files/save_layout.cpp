@@ -35,9 +35,14 @@ std::optional<StoredType> type_asked_for(const SaveOptions& options) {
 std::vector<SavedTensor> all_saved(const Graph& graph, const std::vector<ParameterParts>& parameters,
                                    std::optional<StoredType> type) {
   std::vector<SavedTensor> all;
+  std::vector<SavedPart> blocks;  // behind the first of a table
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     for (std::size_t part = 0; part < parameters[i].parts.size(); ++part) {
-      SavedTensor saved{{}, i, part};
+      if (parameters[i].parts[part].stored_row > 0) {
+        blocks.push_back({i, part});
+        continue;
+      }
+      SavedTensor saved{{}, {{i, part}}};
       saved.tensor.name = parameters[i].parts[part].name;
       saved.tensor.shape = parameters[i].parts[part].shape;
       saved.tensor.type = type.value_or(usual_type(graph, parameters[i]));
@@ -48,6 +53,13 @@ std::vector<SavedTensor> all_saved(const Graph& graph, const std::vector<Paramet
   }
   std::sort(all.begin(), all.end(),
             [](const SavedTensor& a, const SavedTensor& b) { return a.tensor.name < b.tensor.name; });
+  for (const SavedPart& block : blocks) {
+    const std::string& name = parameters[block.parameter].parts[block.part].name;
+    const auto table = std::lower_bound(
+        all.begin(), all.end(), name,
+        [](const SavedTensor& saved, const std::string& than) { return saved.tensor.name < than; });
+    table->parts.push_back(block);
+  }
   return all;
 }
 
@@ -156,7 +168,7 @@ class SourceLayout {
       const auto tied = by_name.find(extra.tied_to);
       if (extra.what == Extra::none || (extra.what == Extra::tied && tied == by_name.end()))
         refuse(*tensor, "has no place in the model");
-      places_[tensor] = extra.what == Extra::tied ? *tied->second : SavedTensor{{}, 0, 0, tensor};
+      places_[tensor] = extra.what == Extra::tied ? *tied->second : SavedTensor{{}, {}, tensor};
     }
   }
 

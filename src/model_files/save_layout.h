@@ -12,11 +12,17 @@
 
 namespace stowage {
 
-// A tensor of the export: a part of a parameter, or a copy of a source's tensor that is no parameter.
-struct SavedTensor {
-  StoredTensor tensor;
+// Part number `part` of parameter number `parameter`.
+struct SavedPart {
   std::size_t parameter = 0;
   std::size_t part = 0;
+};
+
+// A tensor of the export: a part of a parameter, or of each of several, the blocks of a table; or a copy of a
+// source's tensor that is no parameter.
+struct SavedTensor {
+  StoredTensor tensor;
+  std::vector<SavedPart> parts;
   const StoredTensor* copied = nullptr;
 };
 

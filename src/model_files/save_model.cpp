@@ -163,10 +163,12 @@ void write_file_of(const std::string& path, const SavedFile& file, const Source&
       write_copy(*source.read_from, *saved.copied, i, writer);
       continue;
     }
-    const ParameterParts& parameter = source.parameters[saved.parameter];
-    PartWriter(parameter, source.access, source.graph.tensor(parameter.parameter).type)
-        .run(saved.part, i, writer.tensors()[i], writer);
-    write_beyond(source, parameter, i, writer.tensors()[i], writer);
+    for (const auto& [number, part] : saved.parts) {
+      const ParameterParts& parameter = source.parameters[number];
+      PartWriter(parameter, source.access, source.graph.tensor(parameter.parameter).type)
+          .run(part, i, writer.tensors()[i], writer);
+      if (saved.parts.size() == 1) write_beyond(source, parameter, i, writer.tensors()[i], writer);
+    }
   }
   writer.commit();
 }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "src/models/require_valid.h"
+#include "src/models/table_blocks.h"
 #include "stowage/models.h"
 #include "stowage/nn.h"
 
@@ -12,6 +13,7 @@ namespace stowage {
 namespace {
 
 constexpr double llama_deviation = 0.02;
+constexpr std::int64_t usual_table_rows = 16384;
 
 // Builds ops with the parameters of the same name, which begins with the layer's prefix: "layers.3.".
 struct LlamaLayers {
@@ -82,18 +84,71 @@ struct LlamaLayers {
     return nn::add(builder, name + ".residual", x, y);
   }
 
-  // Returns the micro-batch's part of the loss; sets the logits if the full tensor exists.
-  Value head(std::uint32_t part, Value x, Value table) const {
-    builder.begin_unit("head", part);
-    const std::vector<std::int64_t>& shape = builder.tensor(table).shape;
-    Value weight = config.tied ? table : builder.parameter("lm_head.weight", shape, {0, llama_deviation});
-    x = norm("norm", x);
+  // Returns the blocks of a table with a row for each token; one, of its name, if it is whole.
+  std::vector<nn::TableBlock> table(const std::string& name) const {
+    const std::int64_t rows = rows_of_vocabulary(config), block = rows_of_block(config);
+    std::vector<nn::TableBlock> blocks;
+    // Padding alone makes no block.
+    for (std::int64_t first = 0; first < config.vocabulary; first += block) {
+      const bool last = first + block >= config.vocabulary;
+      blocks.push_back({builder.parameter(block == rows ? name : name_of_block(name, first),
+                                          {last ? rows - first : block, config.width}, {0, llama_deviation}),
+                        first, config.vocabulary});
+    }
+    return blocks;
+  }
+
+  // Returns the embeddings of each micro-batch.
+  std::vector<Value> embedding(const std::vector<nn::TableBlock>& blocks) const {
+    std::vector<Value> x(builder.micro_batch().count);
+    for (std::size_t i = 0; i < blocks.size(); ++i) {
+      const std::string name = blocks.size() == 1 ? "embedding" : fmt::format("embedding.{}", i);
+      for (std::uint32_t part = 0; part < x.size(); ++part) {
+        builder.begin_unit(name, part);
+        x[part] = blocks.size() == 1
+                      ? nn::embedding(builder, name, model.tokens, blocks[i].rows, {}, config.sequence)
+                      : nn::embedding_rows(builder, name, model.tokens, blocks[i], x[part]);
+      }
+    }
+    return x;
+  }
+
+  // Returns the loss; sets the logits if the full tensor exists.
+  Value whole_head(const std::vector<Value>& trunk, Value weight) const {
     const std::int64_t chunk = head_tokens(config, builder.work_type());
-    if (chunk > 0)
-      return nn::linear_cross_entropy(builder, "loss", x, weight, model.targets,
-                                      {.transposed = true, .chunk = chunk, .vocabulary = config.vocabulary});
-    model.logits = nn::linear(builder, "head", x, weight, {}, true);
-    return nn::cross_entropy(builder, "loss", model.logits, model.targets, config.vocabulary);
+    Value loss;
+    for (std::uint32_t part = 0; part < trunk.size(); ++part) {
+      builder.begin_unit("head", part);
+      const Value x = norm("norm", trunk[part]);
+      if (chunk > 0) {
+        loss =
+            nn::linear_cross_entropy(builder, "loss", x, weight, model.targets,
+                                     {.transposed = true, .chunk = chunk, .vocabulary = config.vocabulary});
+      } else {
+        model.logits = nn::linear(builder, "head", x, weight, {}, true);
+        loss = nn::cross_entropy(builder, "loss", model.logits, model.targets, config.vocabulary);
+      }
+      loss = builder.sum_loss(loss);
+    }
+    return loss;
+  }
+
+  // Each block's unit computes all micro-batches, so that the block comes to the device once for all of them.
+  Value head_in_blocks(std::vector<Value> x, const std::vector<nn::TableBlock>& blocks) const {
+    std::vector<Value> statistics(x.size());
+    Value loss;
+    for (std::size_t i = 0; i < blocks.size(); ++i) {
+      const std::string name = fmt::format("head.{}", i);
+      for (std::uint32_t part = 0; part < x.size(); ++part) {
+        builder.begin_unit(name, part);
+        if (i == 0) x[part] = norm("norm", x[part]);
+        statistics[part] =
+            nn::head_statistics(builder, name, x[part], blocks[i], model.targets, statistics[part]);
+        if (i + 1 == blocks.size())
+          loss = builder.sum_loss(nn::head_loss(builder, "loss", statistics[part], model.targets));
+      }
+    }
+    return loss;
   }
 };
 
@@ -118,21 +173,15 @@ BuiltModel llama(GraphBuilder& builder, const ModelConfig& config) {
   const std::uint32_t parts = builder.micro_batch().count;
   BuiltModel model = inputs_of_llama(builder, config);
   const LlamaLayers layers{builder, config, model};
-  Value table = builder.parameter("embed_tokens.weight", {rows_of_vocabulary(config), config.width},
-                                  {0, llama_deviation});
-
-  std::vector<Value> x(parts);
-  for (std::uint32_t part = 0; part < parts; ++part) {
-    builder.begin_unit("embedding", part);
-    x[part] = nn::embedding(builder, "embedding", model.tokens, table, {}, config.sequence);
-  }
+  const std::vector<nn::TableBlock> embedding = layers.table("embed_tokens.weight");
+  const std::vector<nn::TableBlock> head = config.tied ? embedding : layers.table("lm_head.weight");
+  std::vector<Value> x = layers.embedding(embedding);
   for (std::int64_t i = 0; i < config.layers; ++i) {
     const std::string prefix = fmt::format("layers.{}.", i);
     for (std::uint32_t part = 0; part < parts; ++part) x[part] = layers.attention(i, prefix, part, x[part]);
     for (std::uint32_t part = 0; part < parts; ++part) x[part] = layers.mlp(prefix, part, x[part]);
   }
-  for (std::uint32_t part = 0; part < parts; ++part)
-    model.loss = builder.sum_loss(layers.head(part, x[part], table));
+  model.loss = head.size() == 1 ? layers.whole_head(x, head.front().rows) : layers.head_in_blocks(x, head);
   if (config.micro_batches > 1) model.logits = {};
   return model;
 }
@@ -152,7 +201,8 @@ constinit const ModelFamily llama_family{.name = "llama",
                                                       .head_width = 64,
                                                       .inner = 8192,
                                                       .rotary_theta = 500000,
-                                                      .rotary_scaling = nn::RotaryScaling{.factor = 32}},
+                                                      .rotary_scaling = nn::RotaryScaling{.factor = 32},
+                                                      .table_rows = usual_table_rows},
                                          .build = llama};
 
 // Sizes of Mistral 7B, version 0.3.
@@ -170,7 +220,8 @@ constinit const ModelFamily mistral_family{.name = "mistral",
                                                         .head_width = 128,
                                                         .inner = 14336,
                                                         .tied = false,
-                                                        .rotary_theta = 1000000},
+                                                        .rotary_theta = 1000000,
+                                                        .table_rows = usual_table_rows},
                                            .build = llama};
 
 // Sizes of Qwen 2.5 0.5B.
@@ -189,7 +240,8 @@ constinit const ModelFamily qwen2_family{.name = "qwen2",
                                                       .head_width = 64,
                                                       .inner = 4864,
                                                       .attention_bias = true,
-                                                      .rotary_theta = 1000000},
+                                                      .rotary_theta = 1000000,
+                                                      .table_rows = usual_table_rows},
                                          .build = llama};
 
 // Sizes of Qwen 3 0.6B.
@@ -208,7 +260,8 @@ constinit const ModelFamily qwen3_family{.name = "qwen3",
                                                       .head_width = 128,
                                                       .inner = 3072,
                                                       .head_norms = true,
-                                                      .rotary_theta = 1000000},
+                                                      .rotary_theta = 1000000,
+                                                      .table_rows = usual_table_rows},
                                          .build = llama};
 
 }  // namespace stowage

@@ -122,6 +122,10 @@ void require_valid(std::string_view model, const ModelConfig& sizes) {
   checker.require(sizes.padded_vocabulary == 0 || sizes.padded_vocabulary >= sizes.vocabulary,
                   fmt::format("padded_vocabulary {} is below vocabulary {}; give at least that, or 0 for it",
                               sizes.padded_vocabulary, sizes.vocabulary));
+  const std::int64_t block = sizes.table_rows;
+  checker.require(block >= 0 && (block == 0 || rows_of_vocabulary(sizes) / block < most_blocks),
+                  fmt::format("table_rows is {} of {}; give at least {}, or 0 for whole tables", block,
+                              rows_of_vocabulary(sizes), rows_of_vocabulary(sizes) / most_blocks + 1));
   checker.require(chunk >= 0, fmt::format("head_tokens is {}; give tokens, or 0 for all of them", chunk));
   require_divisible(checker, sizes);
   checker.require(sizes.micro_batches <= most_units / (2 * sizes.layers + 2),
@@ -164,6 +168,11 @@ std::int64_t width_of_mlp(const ModelConfig& config) {
 
 std::int64_t rows_of_vocabulary(const ModelConfig& config) {
   return config.padded_vocabulary == 0 ? config.vocabulary : config.padded_vocabulary;
+}
+
+std::int64_t rows_of_block(const ModelConfig& config) {
+  const std::int64_t all = rows_of_vocabulary(config);
+  return config.table_rows == 0 || config.head_tokens == 0 ? all : std::min(config.table_rows, all);
 }
 
 }  // namespace stowage

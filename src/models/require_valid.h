@@ -14,6 +14,7 @@ inline constexpr std::int64_t most_layers = 1024;
 inline constexpr std::int64_t most_width = 1 << 20;
 // Limit of heads, of tokens of a vocabulary and of a sample, of samples and of micro-batches.
 inline constexpr std::int64_t most_of_others = 1 << 24;
+inline constexpr std::int64_t most_blocks = 1024;  // of a table
 // Limit of the bytes of a step, estimated from above: sums of sizes stay far from 64 bits.
 inline constexpr double most_step_bytes = 1e18;
 
@@ -30,5 +31,7 @@ std::int64_t width_of_mlp(const ModelConfig& config);
 
 // Rows of the embedding's table: the vocabulary, padded.
 std::int64_t rows_of_vocabulary(const ModelConfig& config);
+// Rows of a block of it; all rows where the table is whole.
+std::int64_t rows_of_block(const ModelConfig& config);
 
 }  // namespace stowage

@@ -1,4 +1,6 @@
 // Forward and backward of a Transformer: the adapters' calls of the CPU's kernels.
+#include <limits>
+
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/cross_entropy.h"
 #include "kernels/cpu/elementwise.h"
@@ -10,6 +12,7 @@
 #include "kernels/cpu/swiglu.h"
 #include "src/nn/cpu_adapter.h"
 #include "src/nn/gated_adapters.h"
+#include "src/nn/head_adapters.h"
 #include "src/nn/rotary_adapters.h"
 #include "src/nn/transformer_adapters.h"
 #include "stowage/bytes.h"
@@ -24,6 +27,7 @@ struct CpuKernels {
   using FirstTokenShape = cpu::FirstTokenShape;
   using AttentionShape = cpu::AttentionShape;
   using Logits = cpu::Logits;
+  using LogitBlock = cpu::LogitBlock;
   using GeluForm = cpu::GeluForm;
   template <class T>
   using LinearCrossEntropy = cpu::LinearCrossEntropy<T>;
@@ -37,6 +41,7 @@ struct CpuKernels {
   }
 
   static void embedding(void*, auto... of) { cpu::embedding(of...); }
+  static void embedding_rows(void*, auto... of) { cpu::embedding_rows(of...); }
   static void embedding_backward(void*, auto... of) { cpu::embedding_backward(of...); }
   static void position_backward(void*, auto... of) { cpu::position_backward(of...); }
 
@@ -131,6 +136,32 @@ struct CpuKernels {
   }
 
   template <class T>
+  static void fold_logits(void*, const LogitBlock& block, const T* logits, const TokenSlice& targets,
+                          const Sum<T>* before, Sum<T>* statistics) {
+    cpu::counted_targets(block.rows, block.vocabulary, targets.data());  // refuses what is no token
+    cpu::fold_logits(block, logits, targets.data(), before, statistics);
+  }
+  template <class S>
+  static void loss_of_statistics(void*, std::int64_t rows, const S* statistics, const TokenSlice& targets,
+                                 double* loss) {
+    cpu::loss_of_statistics(rows, statistics, targets.data(), counted(targets), loss);
+  }
+  template <class S>
+  static void factors_of_statistics(void*, std::int64_t rows, const S* statistics, const TokenSlice& targets,
+                                    double loss_scale, S* factors) {
+    cpu::factors_of_statistics(rows, statistics, targets.data(), counted(targets), loss_scale, factors);
+  }
+  template <class T>
+  static void differentiate_logits(void*, const LogitBlock& block, const TokenSlice& targets,
+                                   const Sum<T>* factors, T* logits) {
+    cpu::differentiate_logits(block, targets.data(), factors, logits);
+  }
+  // Any vocabulary will do: the ops before have refused targets that are no tokens.
+  static std::int64_t counted(const TokenSlice& targets) {
+    return cpu::counted_targets(targets.batch, std::numeric_limits<std::int64_t>::max(), targets.all);
+  }
+
+  template <class T>
   static Bytes workspace_bytes(const LinearCrossEntropy<T>& of) {
     if (!of.sums_apart()) return static_cast<Bytes>(of.chunk * of.shape.outputs) * sizeof(T);
     const std::int64_t rows = of.shape.inputs + (of.dbias != nullptr ? 1 : 0);
@@ -158,6 +189,7 @@ void add_transformer_kernels(LaunchTable& table) {
   nn::TransformerAdapters<CpuKernels>::add_to(table);
   nn::GatedAdapters<CpuKernels>::add_to(table);
   nn::RotaryAdapters<CpuKernels>::add_to(table);
+  nn::HeadAdapters<CpuKernels>::add_to(table);
 }
 
 }  // namespace stowage::cpu

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "src/nn/operands.h"
 #include "stowage/nn.h"
 
@@ -47,6 +49,49 @@ Value embedding(GraphBuilder& builder, std::string name, Value tokens, Value tab
   // An embedding reads the rows of the tokens, not the whole table.
   OpCost cost{positions ? elements(builder, y) : 0.0, token_bytes + touched * (positions ? 3 : 2)};
   builder.op({name, "embedding", std::move(attributes), std::move(reads), {y}, {}, cost}, backward);
+  return y;
+}
+
+Value embedding_rows(GraphBuilder& builder, std::string name, Value tokens, const TableBlock& block,
+                     Value before) {
+  require_operand(builder, name, "tokens", tokens, {any}, DataType::i32);
+  const std::int64_t count = tokens_of_micro_batch(builder, name, tokens);
+  const std::int64_t width = require_block(builder, name, block, any);
+  if (before) require_operand(builder, name, "result before", before, {count, width}, builder.work_type());
+
+  const Value y = builder.activation(name, {count, width});
+  const std::string full = builder.tensor(y).name;
+  const Attributes attributes = attributes_of_block(token_slice(builder, count), block);
+  std::vector<Value> reads{tokens, block.rows};
+  if (before) reads.push_back(before);
+  // Rows that are in the block are read, and written; in place, the others are not touched.
+  const double share = elements(builder, block.rows) / static_cast<double>(block.tokens * width);
+  const double moved = 2 * elements(builder, y) * static_cast<double>(size_of(builder.work_type()));
+  const OpCost cost{0, 4.0 * static_cast<double>(count) + (before ? std::min(share, 1.0) : 1.0) * moved};
+  const auto backward = [=](GraphBuilder& b, const std::vector<Value>& gradients) {
+    const Value dy = gradients[0];
+    if (b.wants_gradient(block.rows)) {
+      const Value drows = b.gradient_like(block.rows);
+      b.op({full + ".backward",
+            "embedding_backward",
+            attributes,
+            {tokens, dy},
+            {drows},
+            {},
+            {elements(b, dy), 0}});
+      b.add_gradient(block.rows, drows, true);
+    }
+    // The rows of other blocks have the gradient of the same rows of the result.
+    if (before && b.wants_gradient(before)) b.add_gradient(before, dy, false);
+  };
+  builder.op({name,
+              "embedding",
+              attributes,
+              std::move(reads),
+              {y},
+              before ? std::vector<Alias>{{0, 2}} : std::vector<Alias>{},
+              cost},
+             backward);
   return y;
 }
 

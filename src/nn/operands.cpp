@@ -55,6 +55,21 @@ Attributes token_slice(const GraphBuilder& builder, std::int64_t count) {
   return {{"first_token", count * builder.micro_batch().part()}};
 }
 
+std::int64_t require_block(const GraphBuilder& builder, const std::string& op, const TableBlock& block,
+                           std::int64_t width) {
+  require_operand(builder, op, "block", block.rows, {any, width}, builder.work_type());
+  require(block.tokens > 0 && block.first >= 0 && block.first < block.tokens, op,
+          fmt::format("a block from row {} on is in no table of {} tokens; give a row of the table",
+                      block.first, block.tokens));
+  return builder.tensor(block.rows).shape[1];
+}
+
+Attributes attributes_of_block(Attributes attributes, const TableBlock& block) {
+  attributes["first_row"] = block.first;
+  attributes["vocabulary"] = block.tokens;
+  return attributes;
+}
+
 void add_vocabulary(Attributes& attributes, const std::string& op, std::int64_t vocabulary,
                     std::int64_t columns) {
   require(vocabulary >= 0 && vocabulary <= columns, op,

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "stowage/graph_builder.h"
+#include "stowage/nn.h"
 
 namespace stowage::nn {
 
@@ -31,6 +32,13 @@ std::vector<Alias> in_place(const GraphBuilder& builder, Value gradient, std::ui
 // attribute that tells kernels which part. Throw InvalidInput naming `op` if the tokens do not divide.
 std::int64_t tokens_of_micro_batch(const GraphBuilder& builder, const std::string& op, Value tokens);
 Attributes token_slice(const GraphBuilder& builder, std::int64_t count);
+
+// Requires that the block is a matrix of the work type with `width` columns (any: any width), whose first row
+// is one of the table's tokens. Returns the columns. Throws InvalidInput naming `op`.
+std::int64_t require_block(const GraphBuilder& builder, const std::string& op, const TableBlock& block,
+                           std::int64_t width);
+// Returns `attributes` and those that say which rows of the table the block is.
+Attributes attributes_of_block(Attributes attributes, const TableBlock& block);
 
 // Adds the attribute `vocabulary` if fewer than all columns of logits count (0: all do). Throws InvalidInput
 // naming `op` if there are fewer columns than that.

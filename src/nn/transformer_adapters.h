@@ -42,6 +42,13 @@ class TransformerAdapters {
     return {call.rows(0), transposed ? second : first, transposed ? first : second, transposed};
   }
 
+  // Requires that the table is a block of rows.
+  static void take_block(const KernelCall& call, typename Kernels::EmbeddingShape& shape) {
+    shape.first_row = call.integer_if_present("first_row");
+    shape.all_rows = call.positive("vocabulary");
+    if (shape.first_row >= shape.all_rows) call.fail("has a block that begins behind the table");
+  }
+
   static typename Kernels::GeluForm gelu_form(const KernelCall& call) {
     const std::string& form = call.text("form");
     if (form == "tanh") return Kernels::GeluForm::tanh;
@@ -74,6 +81,11 @@ class TransformerAdapters {
     static void run(const KernelCall& call) {
       call.expect(2, 3, 1);
       typename Kernels::EmbeddingShape shape{call.written_rows(0), call.columns(1), call.rows(1)};
+      if (call.has("first_row")) {
+        take_block(call, shape);
+        return Kernels::embedding_rows(call.stream(), shape, call.tokens(0, shape.tokens).data(),
+                                       call.read<T>(1), call.read_if_present<T>(2), call.write<T>(0));
+      }
       if (call.reads() == 3) shape.sequence = call.positive("sequence");
       Kernels::embedding(call.stream(), shape, call.tokens(0, shape.tokens).data(), call.read<T>(1),
                          call.read_if_present<T>(2), call.write<T>(0));
@@ -84,7 +96,8 @@ class TransformerAdapters {
   struct EmbeddingBackward {
     static void run(const KernelCall& call) {
       call.expect(2, 2, 1);
-      const typename Kernels::EmbeddingShape shape{call.rows(1), call.columns(1), call.written_rows(0)};
+      typename Kernels::EmbeddingShape shape{call.rows(1), call.columns(1), call.written_rows(0)};
+      if (call.has("first_row")) take_block(call, shape);
       Kernels::embedding_backward(call.stream(), shape, call.tokens(0, shape.tokens).data(), call.read<T>(1),
                                   call.write<T>(0));
     }
@@ -148,7 +161,7 @@ class TransformerAdapters {
     static void run(const KernelCall& call) {
       call.expect(2, 2, 1);
       Kernels::linear_backward_input(call.stream(), shape_by_weight(call), call.read<T>(0), call.read<T>(1),
-                                     call.write<T>(0));
+                                     call.write<T>(0), false);
     }
   };
 

@@ -1,5 +1,6 @@
 """Runs every command of the pages that show how a training is done, with programs of this build."""
 
+import json
 import os
 import random
 import re
@@ -63,6 +64,20 @@ class Pages(unittest.TestCase):
         self.run_page("resume_on_a_smaller_card.md")  # its last command compares the bits
         saved = sorted(path.name for path in (self.folder / "run").glob("step-*"))
         self.assertEqual([int(name.removeprefix("step-")) for name in saved], [10, 20, 40])
+
+    def test_what_fits(self):
+        rows = re.findall(r"^\|[^|]*\| `([^`]*--machine[^`]*)` \|(.*)\|$", (ROOT / "docs" / "model_files.md").read_text(encoding="utf-8"),
+                          re.MULTILINE)
+        self.assertEqual(len(rows), 5)
+        for command, said in rows:
+            answer = json.loads(self.run_commands(f"stowage plan --model {command} --json"))
+            gibibytes = lambda count: f"{count / 2**30:.2f} GiB"
+            tokens = answer["model"]["batch"] * answer["model"]["sequence"]
+            with self.subTest(command):
+                self.assertEqual([word.strip() for word in said.split("|")],
+                                 [gibibytes(answer["minimum_device_bytes"]), gibibytes(answer["host_bytes"]),
+                                  f"{int(tokens / answer['step_seconds']):,}", f"{answer['largest']['batch']:,}",
+                                  f"{answer['largest']['most_tokens']:,}"])
 
 
 if __name__ == "__main__":

@@ -33,10 +33,13 @@ std::string tiny_config(const std::string& type, const std::string& class_name, 
 const std::string qwen_text = tiny_config("qwen3", "Qwen3ForCausalLM", true);
 const std::string llama_tiny = tiny_config("llama", "LlamaForCausalLM", false);
 
-Graph graph_of(const ModelDescription& model, DataType type = DataType::f32, std::int64_t padded = 0) {
+// `rows`: of a block of the tables; 0: they are whole.
+Graph graph_of(const ModelDescription& model, DataType type = DataType::f32, std::int64_t padded = 0,
+               std::int64_t rows = 0) {
   GraphBuilder builder(type);
   ModelConfig config = model.config;
   config.batch = 1;
+  config.table_rows = rows;
   config.padded_vocabulary = padded;
   const BuiltModel built = llama(builder, config);
   return builder.finish(built.loss, AdamW{});
@@ -141,11 +144,11 @@ std::string two_files(const TemporaryFolder& folder, const std::string& config, 
 
 // Reads the folder into a graph of `type` and writes it again; returns the new folder.
 std::string exported(const TemporaryFolder& folder, const std::string& source, DataType type,
-                     SaveOptions options = {}, std::int64_t padded = 0) {
+                     SaveOptions options = {}, std::int64_t padded = 0, std::int64_t rows = 0) {
   const ModelDescription model = read_model_description(source);
   const TensorFiles files(source);
   check_sizes(files, model);
-  const Graph graph = graph_of(model, type, padded);
+  const Graph graph = graph_of(model, type, padded, rows);
   Values values(graph, 64);
   EXPECT_THAT(load_model(files, model, graph, values.access()), IsEmpty());
   const std::string path = folder.file("export");
@@ -184,8 +187,40 @@ TEST(LlamaFiles, WithoutTrainingAreWrittenAsTheyWereRead) {
       const TemporaryFolder folder;
       const std::string source = two_files(folder, config, shapes, stored);
       expect_same_files(source, exported(folder, source, type, {}, 16));
+      expect_same_files(source, exported(folder, source, type, {}, 16, 4));
     }
   }
+}
+
+TEST(LlamaFiles, BlocksOfATableAreRowsOfOneTensor) {
+  const TemporaryFolder folder;
+  const ModelDescription model = model_description_from_json(llama_tiny);
+  const std::string path = one_file(folder, llama_tiny, shapes_of(model), StoredType::f32);
+  const TensorFiles files(path);
+  const Graph graph = graph_of(model, DataType::f32, 13, 4);
+  Values values(graph, 96);
+  EXPECT_THAT(load_model(files, model, graph, values.access()), IsEmpty());
+  for (const char* name : {"embed_tokens.weight", "lm_head.weight"}) {
+    std::vector<std::byte> joined;
+    for (const int first : {0, 4, 8}) {
+      const auto& rows = values.of(fmt::format("{}.rows.{}", name, first));
+      joined.insert(joined.end(), rows.begin(), rows.end());
+    }
+    const bool head = name == std::string_view("lm_head.weight");
+    std::vector<std::byte> expected = test::bytes_of(files, std::string(head ? "" : "model.") + name);
+    expected.resize(13 * 8 * sizeof(float));  // padding is 0
+    EXPECT_EQ(joined, expected) << name;
+  }
+  // A graph that lacks a block is another model's.
+  Graph without = graph;
+  for (Tensor& tensor : without.tensors)
+    if (tensor.name == "lm_head.weight.rows.8") tensor.kind = TensorKind::activation;
+  expect_refused(
+      [&] { check_model(files, model, without); },
+      "'lm_head.weight.rows.4' is the last of 'lm_head.weight', whose rows from 8 on are in no block");
+  for (Tensor& tensor : without.tensors)
+    if (tensor.name == "lm_head.weight.rows.4") tensor.name = "lm_head.weight.rows.5";
+  expect_refused([&] { check_model(files, model, without); }, "does not begin at row 4");
 }
 
 TEST(LlamaFiles, QueryKeyAndValueAreRowsOfOneParameter) {

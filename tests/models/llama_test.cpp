@@ -1,10 +1,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "src/models/table_blocks.h"
 #include "stowage/evaluate.h"
 #include "stowage/models.h"
 #include "tests/support/expect_refused.h"
@@ -85,6 +88,36 @@ TEST(Llama, HasOneUnitPerHalfBlock) {
                                             "layers.1.attention", "layers.1.mlp", "head"));
 }
 
+// Each unit of a block has its micro-batches, and its weights are needed there alone.
+TEST(Llama, HasOneUnitPerBlockOfItsTables) {
+  ModelConfig config = tiny_llama();
+  config.layers = 1;
+  config.table_rows = 4;
+  config.micro_batches = 2;
+  GraphBuilder builder;
+  const Graph graph = builder.finish(llama(builder, config).loss, AdamW{});
+  std::vector<std::string> firsts;
+  for (std::size_t i = 0; i < graph.unit_names.size(); i += 2) firsts.push_back(graph.unit_names[i]);
+  EXPECT_THAT(firsts, ElementsAre("micro.0.embedding.0", "micro.0.embedding.1", "micro.0.embedding.2",
+                                  "micro.0.layers.0.attention", "micro.0.layers.0.mlp", "micro.0.head.0",
+                                  "micro.0.head.1", "micro.0.head.2"));
+  for (const Op& op : graph.ops) {
+    if (op.phase == Phase::update) continue;
+    const auto tables = std::count_if(op.reads.begin(), op.reads.end(), [&](TensorId id) {
+      return graph.tensor(id).name.starts_with("embed_tokens.weight.rows.") &&
+             graph.tensor(id).kind == TensorKind::parameter;
+    });
+    EXPECT_LE(tables, 1) << op.name;
+  }
+  const auto shapes = llama_parameters(config);
+  EXPECT_EQ(shapes.at("embed_tokens.weight.rows.4"), (std::vector<std::int64_t>{4, 10}));
+  EXPECT_EQ(shapes.at("embed_tokens.weight.rows.8"), (std::vector<std::int64_t>{3, 10}));
+  EXPECT_FALSE(shapes.contains("embed_tokens.weight"));
+  // Logits as one tensor need the whole head.
+  config.head_tokens = 0;
+  EXPECT_TRUE(llama_parameters(config).contains("embed_tokens.weight"));
+}
+
 TEST(Llama, GivesEachLayerItsWindow) {
   ModelConfig config = tiny_llama();
   config.windows = {0, 3};
@@ -150,6 +183,76 @@ TEST(LlamaGradient, OfPackedDocumentsInAWindowMatchesDifferences) {
   config.head_norms = config.packed = true;
   config.windows = {2, 0};
   expect_gradients_match(config, {0, 0, 2, 2, 2, 5, 0, 0, 0, 0, 4, 4});
+}
+
+TEST(LlamaGradient, OfTablesInBlocksMatchesDifferences) {
+  ModelConfig config = tiny_llama();
+  config.table_rows = 4;
+  expect_gradients_match(config);
+  config.tied = false;
+  config.micro_batches = 2;
+  expect_gradients_match(config);
+}
+
+// The loss, and gradients by name of the parameter, or of the table that it is a block of.
+struct Results {
+  double loss = 0;
+  std::map<std::string, std::vector<double>> gradients;
+};
+
+// With the parameters of `whole`, whose tables are not in blocks.
+Results results_of(const ModelConfig& config, DrawnLlama& whole) {
+  DrawnLlama drawn(config);
+  std::map<std::string, std::size_t> taken;
+  const auto begin_of = [&](const Tensor& tensor) {
+    std::size_t& at = taken[std::string(name_of_table(tensor.name))];
+    return std::exchange(at, at + static_cast<std::size_t>(tensor.elements()));
+  };
+  std::map<std::string, const double*> values;
+  for (TensorId id = 0; id < whole.graph.tensors.size(); ++id)
+    if (whole.graph.tensor(id).kind == TensorKind::parameter)
+      values[whole.graph.tensor(id).name] = test::elements_of<double>(whole.evaluator.value(id));
+  for (TensorId id = 0; id < drawn.graph.tensors.size(); ++id) {
+    const Tensor& tensor = drawn.graph.tensor(id);
+    if (tensor.kind != TensorKind::parameter) continue;
+    std::copy_n(values.at(std::string(name_of_table(tensor.name))) + begin_of(tensor), tensor.elements(),
+                test::elements_of<double>(drawn.evaluator.value(id)));
+  }
+  drawn.integers(drawn.model.targets)[3] = -1;
+  drawn.evaluator.run(0, 0);
+  Results results{*test::elements_of<double>(drawn.evaluator.value(drawn.model.loss.id)), {}};
+  for (TensorId id = 0; id < drawn.graph.tensors.size(); ++id) {
+    const Tensor& tensor = drawn.graph.tensor(id);
+    if (tensor.kind != TensorKind::parameter) continue;
+    const double* gradient =
+        test::elements_of<double>(drawn.evaluator.value(drawn.builder.gradient_of({id})));
+    std::vector<double>& all = results.gradients[std::string(name_of_table(tensor.name))];
+    all.insert(all.end(), gradient, gradient + tensor.elements());
+  }
+  return results;
+}
+
+TEST(Llama, TablesInBlocksComputeWhatWholeTablesDo) {
+  for (const bool tied : {true, false}) {
+    ModelConfig config = tiny_llama();
+    config.tied = tied;
+    config.padded_vocabulary = 14;
+    DrawnLlama drawn(config);
+    const Results whole = results_of(config, drawn);
+    for (const std::int64_t rows : {1, 4, 6, 11}) {
+      for (const std::int64_t micro_batches : {1, 2}) {
+        SCOPED_TRACE(testing::Message() << rows << " rows, " << micro_batches << " micro-batches");
+        config.table_rows = rows;
+        config.micro_batches = micro_batches;
+        const Results blocks = results_of(config, drawn);
+        EXPECT_NEAR(blocks.loss, whole.loss, 1e-14 * whole.loss);
+        ASSERT_EQ(blocks.gradients.size(), whole.gradients.size());
+        for (const auto& [name, expected] : whole.gradients)
+          EXPECT_THAT(blocks.gradients.at(name), testing::Pointwise(testing::DoubleNear(1e-14), expected))
+              << name;
+      }
+    }
+  }
 }
 
 // Three documents in one sample give the losses and gradients that each gives alone.
@@ -222,6 +325,9 @@ TEST(Llama, RefusesSizesThatDoNotFit) {
   refused([](ModelConfig& c) { c.inner = -1; }, "llama: inner is -1");
   refused([](ModelConfig& c) { c.windows = {1}; }, "llama: windows has 1 numbers and layers is 2");
   refused([](ModelConfig& c) { c.rotary_theta = 0; }, "theta");
+  refused([](ModelConfig& c) { c.table_rows = -1; }, "llama: table_rows is -1 of 11; give at least 1");
+  refused([](ModelConfig& c) { c.vocabulary = 4096, c.table_rows = 3; },
+          "table_rows is 3 of 4096; give at least 5");
 }
 
 }  // namespace

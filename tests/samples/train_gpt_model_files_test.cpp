@@ -78,7 +78,8 @@ TEST_P(TrainsARelativeOfLlama, WithoutTrainingEveryFileStaysWhatItIs) {
   EXPECT_GE(files, 3U);
 }
 
-// Resumed in half of the memory, the export is that of the run in one go.
+// Tables in blocks, in the least memory: the export is that of the run in all of it. A resumed run keeps its
+// blocks.
 TEST_P(TrainsARelativeOfLlama, HasTheSameBitsInLessMemory) {
   const Words some = {"--sequence", "16", "--steps", "4", "--warmup", "0", "--machine", "rtx4090"};
   const auto with_more = [&](const Words& more) {
@@ -86,19 +87,27 @@ TEST_P(TrainsARelativeOfLlama, HasTheSameBitsInLessMemory) {
     all.insert(all.end(), more.begin(), more.end());
     return all;
   };
-  well(run_train_gpt(with_more({"--export", folder_.file("whole")})));
+  const auto in_blocks = [&](Words more) {
+    more.insert(more.end(), {"--table-rows", "64"});
+    return with_more(more);
+  };
+  well(run_train_gpt(in_blocks({"--export", folder_.file("whole")})));
   well(run_train_gpt(
-      with_more({"--steps", "2", "--schedule", "constant", "--checkpoint", folder_.file("run")})));
-  const ProgramResult asked = well(run_train_gpt(with_more({"--plan-only"})));
+      in_blocks({"--steps", "2", "--schedule", "constant", "--checkpoint", folder_.file("run")})));
+  const ProgramResult asked = well(run_train_gpt(in_blocks({"--plan-only"})));
   const std::size_t at = asked.output.find('(', asked.output.find("\nminimum"));
   ASSERT_NE(at, std::string::npos);
   const std::string minimum = asked.output.substr(at + 1, asked.output.find(' ', at) - at - 1);
-  well(run_train_gpt(with_more({"--device-memory", minimum, "--export", folder_.file("least")})));
+  well(run_train_gpt(in_blocks({"--device-memory", minimum, "--export", folder_.file("least")})));
   for (const auto& entry : std::filesystem::directory_iterator(folder_.file("whole"))) {
     const std::string name = entry.path().filename().string();
     EXPECT_TRUE(contents_of(folder_.file("least/" + name)) == contents_of(entry.path().string())) << name;
   }
-  well(run_train_gpt(with_more({"--schedule", "constant", "--checkpoint", folder_.file("run"), "--resume"})));
+  const Words on = {"--schedule", "constant", "--checkpoint", folder_.file("run"), "--resume"};
+  well(run_train_gpt(with_more(on)));
+  Words other = on;
+  other.insert(other.end(), {"--table-rows", "0"});
+  expect_refusal(run_train_gpt(with_more(other)), {"model.table_rows"});
 }
 
 TEST_P(TrainsARelativeOfLlama, HasNoUseForBytes) {

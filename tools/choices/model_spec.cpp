@@ -126,6 +126,8 @@ ModelSpec complete(const ModelFamily& family, const ModelConfig& model, const Mo
   config.sequence = count_or("--sequence", words.sequence, config.sequence);
   config.batch = count_or("--batch", words.batch, config.batch);
   if (!words.head_chunk.empty()) config.head_tokens = parse_count("--head-chunk", words.head_chunk);
+  if (!words.table_rows.empty())
+    config.table_rows = words.table_rows == "0" ? 0 : parse_count("--table-rows", words.table_rows);
   if (!words.devices.empty()) config.ranks = parse_count("--devices", words.devices, most_devices);
   config.gradient_groups = count_or("--gradient-groups", words.gradient_groups, config.ranks);
   config.micro_batches = count_or("--micro-batches", words.micro_batches,
@@ -181,7 +183,7 @@ ModelSpec named_spec(const ModelWords& words, DataType type) {
 }
 
 void refuse_strays(const ModelWords& words) {
-  for (const auto& [option, text] : std::array<std::pair<const char*, const std::string*>, 10>{
+  for (const auto& [option, text] : std::array<std::pair<const char*, const std::string*>, 11>{
            {{"--heads", &words.heads},
             {"--sequence", &words.sequence},
             {"--batch", &words.batch},
@@ -190,6 +192,7 @@ void refuse_strays(const ModelWords& words) {
             {"--vocabulary", &words.vocabulary},
             {"--type", &words.type},
             {"--head-chunk", &words.head_chunk},
+            {"--table-rows", &words.table_rows},
             {"--moments", &words.moments},
             {"--devices", &words.devices}}}) {
     if (!text->empty())

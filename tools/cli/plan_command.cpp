@@ -12,6 +12,7 @@
 #include "stowage/trace.h"
 #include "tools/choices/machine_choice.h"
 #include "tools/cli/files.h"
+#include "tools/cli/largest_shape.h"
 #include "tools/cli/plan_compare.h"
 #include "tools/console/text.h"
 
@@ -51,6 +52,8 @@ void add_model(CLI::App& plan, PlanCommand& command) {
       "tokens whose logits exist at once: more are faster and take more memory (2048 to 8192, by width and "
       "batch)",
       "N");
+  add("--table-rows", model.table_rows,
+      "rows of a block of the embedding and head of a Llama or its relatives, 0: whole (16384)", "N");
   add("--moments", model.moments,
       "type of AdamW's moments of matrices: f32 (as it is), bf16 or 8bit, which give other numbers", "NAME");
   add("--type", model.type, "f32, bf16 or fp16 (bf16 where --machine is a card that has it, else f32)",
@@ -209,7 +212,8 @@ int sweep(const PlanCommand& command, const Source& source, std::string& output)
 }
 
 void write_answer(const PlanCommand& command, const PlanQuestion& question, const PlanAnswer& answer,
-                  const Plan& plan, PlanFiles& files, std::string& output) {
+                  const Plan& plan, const std::optional<LargestShape>& largest, PlanFiles& files,
+                  std::string& output) {
   if (answer.feasible && files.plan.wanted()) {
     files.plan.write(to_json(plan));
     files.plan.commit();
@@ -218,7 +222,13 @@ void write_answer(const PlanCommand& command, const PlanQuestion& question, cons
     files.report.write(report_page(question, plan, command.progress));
     files.report.commit();
   }
-  output += command.json ? line(to_json(question, answer)) : describe(question, answer);
+  if (!command.json) {
+    output += describe(question, answer) + (largest ? describe(*largest) : "");
+    return;
+  }
+  Json json = to_json(question, answer);
+  if (largest) json["largest"] = to_json(*largest);
+  output += line(json);
 }
 
 int largest_model(const PlanCommand& command, const Source& source, PlanFiles& files, std::string& output) {
@@ -234,7 +244,7 @@ int largest_model(const PlanCommand& command, const Source& source, PlanFiles& f
                           !found.answer.feasible             ? "none: not even the smallest size fits"
                           : found.place + 1 == ladder.size() ? "175b, the end of the ladder of sizes"
                                                              : "the next size of the ladder does not fit");
-  write_answer(command, found.question, found.answer, plan, files, output);
+  write_answer(command, found.question, found.answer, plan, {}, files, output);
   return found.answer.feasible ? 0 : 2;
 }
 
@@ -242,7 +252,10 @@ int answer_budget(const PlanCommand& command, const Source& source, PlanFiles& f
   const PlanQuestion question = question_of(command, source);
   Plan plan;
   const PlanAnswer found = answer(question, &plan);
-  write_answer(command, question, found, plan, files, output);
+  std::optional<LargestShape> largest;
+  if (!command.model.model.empty() && question.budget.device != unlimited)
+    largest = largest_shape(question, command.progress);
+  write_answer(command, question, found, plan, largest, files, output);
   return found.feasible ? 0 : 2;
 }
 

@@ -193,15 +193,14 @@ nlohmann::ordered_json to_json(const std::vector<SweepRow>& rows) {
 
 bool fits(const PlanQuestion& question) {
   const Budget budget = question.budget_of_each();
-  if (budget.device != unlimited &&
-      minimum_bytes(question.graph, question.rates, question.options) > budget.device)
-    return false;
+  Planner planner(question.graph, question.rates, question.options);
+  if (budget.device != unlimited && planner.minimum_bytes() > budget.device) return false;
   if (budget.host == unlimited) return true;
   // The state must fit even if nothing else takes a byte of either memory.
   const Bytes state = state_bytes(question.graph);
   if (budget.device != unlimited && state > budget.device && state - budget.device > budget.host)
     return false;
-  return Planner(question.graph, question.rates, question.options).fits(budget);
+  return planner.fits(budget);
 }
 
 MaxModel max_model(PlanQuestion question, const std::vector<GptSize>& ladder, const ModelWords& words,

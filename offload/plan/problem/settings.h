@@ -103,6 +103,7 @@ struct PlannerSettings {
   std::size_t most_work = 400'000;
   std::size_t smallest_work = 3;
   std::size_t patience = 6;
+  std::size_t fits_patience = 2;  // in place of `patience` where only feasibility is asked (Planner::fits)
   // Limits for steps of very many ops: a cell tries no smaller room once most_cell_work ops have been
   // scheduled for it, and no further cell is searched once longest_work ops have been scheduled in all.
   std::size_t most_cell_work = 500'000;

@@ -105,7 +105,7 @@ bool Cells::improve(const Budget& budget, std::optional<RankedPlan>& best) {
   bool is_complete = true;
   for (Budget next = budget;; next.host = best->plan.host_bytes) {
     const Search search = next.host < budget.host ? Search::again : Search::fastest;
-    is_complete &= improve_within(next, search, best);
+    is_complete &= improve_within(next, search, settings_.patience, best);
     if (!best || best->plan.host_bytes >= next.host || best->ranked_seconds >= wanted) break;
     wanted = wanted_seconds(best);
   }
@@ -113,9 +113,9 @@ bool Cells::improve(const Budget& budget, std::optional<RankedPlan>& best) {
   return is_complete;
 }
 
-std::optional<RankedPlan> Cells::any(const Budget& budget) {
+std::optional<RankedPlan> Cells::any(const Budget& budget, std::optional<std::size_t> patience) {
   std::optional<RankedPlan> found;
-  improve_within(budget, Search::any, found);
+  improve_within(budget, Search::any, patience.value_or(settings_.patience), found);
   return found;
 }
 
@@ -133,7 +133,8 @@ void Cells::offer_known(const Budget& budget, std::optional<RankedPlan>& best) c
   if (fastest != nullptr && (!best || fastest != &*best)) best = *fastest;
 }
 
-bool Cells::improve_within(const Budget& budget, Search search, std::optional<RankedPlan>& best) {
+bool Cells::improve_within(const Budget& budget, Search search, std::size_t patience,
+                           std::optional<RankedPlan>& best) {
   const auto above = std::upper_bound(devices_.begin(), devices_.end(), budget.device);
   const bool is_near_smallest =
       static_cast<double>(budget.device) <= settings_.fine_range * static_cast<double>(devices_.front());
@@ -144,7 +145,7 @@ bool Cells::improve_within(const Budget& budget, Search search, std::optional<Ra
     if (best && search == Search::any) break;
     const bool is_long = search == Search::again || work.rows + work.columns > settings_.most_work;
     const bool is_longest = work.rows + work.columns > settings_.longest_work;
-    if (best && is_long && (is_longest || in_vain >= settings_.patience)) {
+    if (best && is_long && (is_longest || in_vain >= patience)) {
       work.is_limited = true;
       if (is_longest || !is_near_smallest) break;
       i = 0;
@@ -160,7 +161,7 @@ bool Cells::improve_within(const Budget& budget, Search search, std::optional<Ra
       // Less device memory needs no fewer host bytes.
       const std::vector<Candidate*>& candidates = least_host.candidates;
       const bool is_unfit = !candidates.empty() && candidates.front()->of.host_bytes > budget.host;
-      if (is_unfit && ++unfit == settings_.patience) break;
+      if (is_unfit && ++unfit == patience) break;
     }
     in_vain = best && best->ranked_seconds < before ? 0 : in_vain + 1;
   }

@@ -50,8 +50,9 @@ class Cells {
   // whichever budget it was made for. `budget.device`: bytes of the arena, without Machine::overhead_bytes.
   // Returns whether the search came to its end rather than to its limits of work.
   bool improve(const Budget& budget, std::optional<RankedPlan>& best);
-  // Returns the first plan that a search for the budget finds, or none.
-  std::optional<RankedPlan> any(const Budget& budget);
+  // Returns the first plan that a search for the budget finds, or none. `patience`: in
+  // place of the settings' own.
+  std::optional<RankedPlan> any(const Budget& budget, std::optional<std::size_t> patience = {});
   // Returns a plan of few host bytes whose arena is at most `device`: the first plan that the choices for the
   // fewest host bytes lead to. Returns none if no plan is found.
   std::optional<RankedPlan> least_host_plan(Bytes device);
@@ -92,7 +93,8 @@ class Cells {
     any,    // a search that ends with the first plan
   };
   // Makes one search, from the largest cell that fits down.
-  bool improve_within(const Budget& budget, Search search, std::optional<RankedPlan>& best);
+  bool improve_within(const Budget& budget, Search search, std::size_t patience,
+                      std::optional<RankedPlan>& best);
   // Replaces `best` by the fastest of all plans made so far that fit into the budget.
   void offer_known(const Budget& budget, std::optional<RankedPlan>& best) const;
   // Asks the cells of one device memory (an index). Adds the ops that it schedules to `work`. Returns whether

@@ -12,6 +12,7 @@
 #include "kernels/cuda/swiglu.h"
 #include "src/nn/cuda/adapter.h"
 #include "src/nn/gated_adapters.h"
+#include "src/nn/head_adapters.h"
 #include "src/nn/rotary_adapters.h"
 
 namespace stowage::cuda {
@@ -23,6 +24,7 @@ struct CudaKernels {
   using FirstTokenShape = cuda::FirstTokenShape;
   using AttentionShape = cuda::AttentionShape;
   using Logits = cuda::Logits;
+  using LogitBlock = cuda::LogitBlock;
   using GeluForm = cuda::GeluForm;
   template <class T>
   using LinearCrossEntropy = cuda::LinearCrossEntropy<T>;
@@ -36,6 +38,7 @@ struct CudaKernels {
   }
 
   static void embedding(void* stream, auto... of) { cuda::embedding(of..., stream); }
+  static void embedding_rows(void* stream, auto... of) { cuda::embedding_rows(of..., stream); }
   static void embedding_backward(void* stream, auto... of) { cuda::embedding_backward(of..., stream); }
   static void position_backward(void* stream, auto... of) { cuda::position_backward(of..., stream); }
 
@@ -128,6 +131,26 @@ struct CudaKernels {
   }
 
   template <class T>
+  static void fold_logits(void* stream, const LogitBlock& block, const T* logits, const TokenSlice& targets,
+                          const float* before, float* statistics) {
+    cuda::fold_logits(block, logits, targets.data(), before, statistics, stream);
+  }
+  static void loss_of_statistics(void* stream, std::int64_t rows, const float* statistics,
+                                 const TokenSlice& targets, double* loss) {
+    cuda::loss_of_statistics(rows, statistics, targets.data(), loss, stream, {targets.batch, targets.all});
+  }
+  static void factors_of_statistics(void* stream, std::int64_t rows, const float* statistics,
+                                    const TokenSlice& targets, double loss_scale, float* factors) {
+    cuda::factors_of_statistics(rows, statistics, targets.data(), loss_scale, factors, stream,
+                                {targets.batch, targets.all});
+  }
+  template <class T>
+  static void differentiate_logits(void* stream, const LogitBlock& block, const TokenSlice& targets,
+                                   const float* factors, T* logits) {
+    cuda::differentiate_logits(block, targets.data(), factors, logits, stream);
+  }
+
+  template <class T>
   static Bytes workspace_bytes(const LinearCrossEntropy<T>& of) {
     return cuda::workspace_bytes(of);
   }
@@ -144,6 +167,7 @@ void add_transformer_kernels(LaunchTable& table) {
   nn::TransformerAdapters<CudaKernels>::add_to(table);
   nn::GatedAdapters<CudaKernels>::add_to(table);
   nn::RotaryAdapters<CudaKernels>::add_to(table);
+  nn::HeadAdapters<CudaKernels>::add_to(table);
 }
 
 }  // namespace stowage::cuda

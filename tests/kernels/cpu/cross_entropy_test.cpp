@@ -176,5 +176,16 @@ TEST(CrossEntropy, ATargetInPaddingIsRefused) {
   EXPECT_THROW(cross_entropy({1, 3, 8}, logits.data(), targets.data(), &loss, &log_sum_exp), InvalidInput);
 }
 
+TEST(LossOfStatistics, IsNoNumberWhereNoBlockHadATarget) {
+  const std::vector<std::int32_t> targets = {0, 4, -1};
+  std::vector<float> statistics = {1, 2, 0, 3, 2, 1, 0.5F, -3e38F, 0};
+  double loss = 0;
+  loss_of_statistics(3, statistics.data(), targets.data(), 2, &loss);
+  EXPECT_TRUE(std::isnan(loss));
+  statistics[7] = 1.5F;
+  loss_of_statistics(3, statistics.data(), targets.data(), 2, &loss);
+  EXPECT_NEAR(loss, (1 + std::log(3.0) - 0.5 + 2 + std::log(2.0) - 1.5) / 2, 1e-6);
+}
+
 }  // namespace
 }  // namespace stowage::cpu

@@ -103,5 +103,82 @@ TEST_F(CudaEmbedding, ATokenOutsideTheTableShows) {
   EXPECT_EQ(dtable, (std::vector<double>{8, 1, 0}));
 }
 
+// The middle block of a table of three.
+class CudaEmbeddingRows : public CudaEmbedding {
+ protected:
+  static Attributes middle(const Sizes& sizes) {
+    return {{"first_row", sizes.vocabulary},
+            {"vocabulary", 3 * sizes.vocabulary},
+            {"first_token", std::int64_t{1}}};
+  }
+  // The whole batch's, of which the op takes all but the first. A third of them are in the block, the first
+  // and the last of its rows among them.
+  static TestOperand batch(const Sizes& sizes) {
+    std::vector<double> values = whole_draws(sizes.tokens + 1, 1, static_cast<int>(3 * sizes.vocabulary));
+    values[1] = static_cast<double>(sizes.vocabulary);
+    values.back() = static_cast<double>(2 * sizes.vocabulary - 1);
+    return {Role::i32, {sizes.tokens + 1}, values};
+  }
+};
+
+TEST_F(CudaEmbeddingRows, LooksUpRowsThatTheBlockHas) {
+  for (const Sizes& sizes : all) {
+    KernelCase of{"embedding",
+                  middle(sizes),
+                  {batch(sizes), matrix(sizes.vocabulary, sizes.width, 2)},
+                  {output(sizes.tokens, sizes.width)}};
+    expect_right(of);
+    of.reads.push_back(matrix(sizes.tokens, sizes.width, 3));
+    expect_right(of, 1);
+    of.in_place = {{0, 2}};
+    expect_right(of);
+  }
+}
+
+TEST_F(CudaEmbeddingRows, SumTheGradientOfTheBlock) {
+  for (const Sizes& sizes : all) {
+    expect_right({"embedding_backward",
+                  middle(sizes),
+                  {batch(sizes), matrix(sizes.tokens, sizes.width, 4)},
+                  {output(sizes.vocabulary, sizes.width)}},
+                 1);
+  }
+}
+
+// Tokens that are sorted first. Whole numbers: the sums are exact.
+TEST_F(CudaEmbeddingRows, SortManyTokensOfALargeBlock) {
+  const Sizes sizes{5000, 1000, 3001, 350};
+  const std::vector<double> dy = whole_draws(sizes.tokens * sizes.width, 2, 16);
+  const KernelCase of{"embedding_backward",
+                      middle(sizes),
+                      {batch(sizes), {Role::work, {sizes.tokens, sizes.width}, dy}},
+                      {output(sizes.vocabulary, sizes.width)}};
+  EXPECT_TRUE(widened(run_cuda(of, DataType::f32)[0], DataType::f32) ==
+              widened(run_cpu(of, DataType::f64, DataType::f32)[0], DataType::f64));
+}
+
+// A token that no block has: the first block writes NaN for it, which the others leave there.
+TEST_F(CudaEmbeddingRows, ATokenOutsideTheTableShows) {
+  const TestOperand wrong{Role::i32, {4}, {1, -1, 6, 3}};
+  KernelCase first{"embedding",
+                   {{"first_row", std::int64_t{0}}, {"vocabulary", std::int64_t{6}}},
+                   {wrong, matrix(3, 2, 1)},
+                   {output(4, 2)}};
+  KernelCase second = first;
+  second.attributes["first_row"] = std::int64_t{3};
+  second.reads.push_back({Role::work, {4, 2}, widened(run_cuda(first, DataType::f32)[0], DataType::f32)});
+  for (const bool in_place : {false, true}) {
+    if (in_place) second.in_place = {{0, 2}};
+    const std::vector<double> y = widened(run_cuda(second, DataType::f32)[0], DataType::f32);
+    for (std::size_t i = 0; i < y.size(); ++i) EXPECT_EQ(std::isnan(y[i]), i / 2 == 1 || i / 2 == 2) << i;
+  }
+  KernelCase backward{
+      "embedding_backward", first.attributes, {wrong, {Role::work, {4, 1}, {1, 2, 4, 8}}}, {output(3, 1)}};
+  EXPECT_EQ(widened(run_cuda(backward, DataType::f32)[0], DataType::f32), (std::vector<double>{0, 1, 0}));
+  // Here the block has rows behind the vocabulary.
+  backward.attributes["first_row"] = std::int64_t{4};
+  EXPECT_EQ(widened(run_cuda(backward, DataType::f32)[0], DataType::f32), (std::vector<double>{0, 0, 4}));
+}
+
 }  // namespace
 }  // namespace stowage::test

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "stowage/machine_file.h"
 #include "tests/support/expect_refused.h"
 #include "tests/support/graph_queries.h"
@@ -151,6 +153,20 @@ TEST(ModelSpec, TheHeadsChunkIsThatOfTheModelOrAsSaid) {
   EXPECT_EQ(chunk({.gpt = "1x64", .sequence = "8", .batch = "2", .head_chunk = "5"}), 5);
   EXPECT_EQ(chunk({.bert = "1x64", .sequence = "8", .batch = "2", .head_chunk = "5"}), 5);
   EXPECT_EQ(chunk({.gpt = "1x64", .sequence = "1024", .batch = "4"}), 2048);
+}
+
+TEST(ModelSpec, TablesOfALlamaAreInBlocksAsSaid) {
+  const auto blocks = [](const std::string& rows) {
+    const ModelWords words{.model = "llama3.2-1b", .sequence = "8", .table_rows = rows};
+    const Graph graph = build(model_spec(words, DataType::bf16).value());
+    return std::count_if(graph.ops.begin(), graph.ops.end(),
+                         [](const Op& op) { return op.kernel == "head_statistics"; });
+  };
+  EXPECT_EQ(blocks(""), 8);  // of 128,256 rows
+  EXPECT_EQ(blocks("65536"), 2);
+  EXPECT_EQ(blocks("0"), 0);
+  expect_refused({.model = "llama3.2-1b", .table_rows = "-1"}, "--table-rows: \"-1\"");
+  expect_refused({.table_rows = "2"}, "--table-rows 2: a saved graph has its own");
 }
 
 TEST(ModelSpec, MomentsAreOfTheTypeAsked) {

@@ -1,0 +1,28 @@
+// The most of a named model that fits: in samples, and in tokens of a sample.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "tools/answer/memory_sweep.h"
+
+namespace stowage {
+
+struct LargestShape {
+  std::int64_t batch = 0;        // the largest power of two that fits at `sequence`; 0: none
+  std::int64_t sequence = 0;     // that of the question
+  std::int64_t most_tokens = 0;  // the largest multiple of 1,024 tokens that fits at `least_batch`; 0: none
+  std::int64_t least_batch = 1;  // a sample in each micro-batch
+  // The model has a table of positions, whose size it says itself: most_tokens is not looked for.
+  bool learned_positions = false;
+};
+
+// Asks for feasibility alone, some 20 times, in two threads. Searches up to 4,096 samples and 1,048,576
+// tokens. Requires a question about a model, with a device budget.
+LargestShape largest_shape(const PlanQuestion& question, const Progress& progress);
+
+std::string describe(const LargestShape& shape);  // one line
+nlohmann::ordered_json to_json(const LargestShape& shape);
+
+}  // namespace stowage
