@@ -3,9 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <string_view>
 
+#include "src/model_files/convert.h"
 #include "src/model_files/family_files.h"
 #include "stowage/model_files.h"
+#include "stowage/safetensors.h"
 
 namespace stowage::samples {
 namespace {
@@ -25,6 +29,21 @@ void require_of_program(const ModelDescription& model, const Options& options) {
                              std::int64_t value, const char* remedy) {
   throw InvalidInput(fmt::format("{} {} contradicts --init {}, whose config.json has {} {}: {}", flag, given,
                                  options.init, field, value, remedy));
+}
+
+// Returns the type of most elements in the files; f32 for f64.
+DataType type_of(const TensorFiles& files) {
+  std::map<StoredType, Bytes> elements;
+  for (const std::string_view name : files.names()) {
+    const StoredTensor* tensor = files.find(name);
+    if (is_real(tensor->type)) elements[tensor->type] += tensor->bytes / size_of(tensor->type);
+  }
+  const auto most = std::max_element(elements.begin(), elements.end(),
+                                     [](const auto& a, const auto& b) { return a.second < b.second; });
+  if (most == elements.end()) return DataType::f32;
+  return most->first == StoredType::bf16  ? DataType::bf16
+         : most->first == StoredType::f16 ? DataType::f16
+                                          : DataType::f32;
 }
 
 }  // namespace
@@ -65,6 +84,7 @@ void take_initial_sizes(Options& options, const GivenSizes& given) {
   options.initial = found;
   const TensorFiles files = with_prefix("--init ", [&] { return TensorFiles(options.init); });
   about_initial(options, [&] { check_sizes(files, found); });
+  if (!given.type) options.type = type_of(files);
 }
 
 }  // namespace stowage::samples

@@ -10,12 +10,13 @@ namespace stowage::samples {
 
 // The model's flags that the command line has.
 struct GivenSizes {
-  bool layers = false, width = false, heads = false, sequence = false, dropout = false, table_rows = false;
+  bool layers = false, width = false, heads = false, sequence = false, dropout = false, table_rows = false,
+       type = false;
 };
 
 // Does nothing without --init. With --init, reads the model's config.json and takes its sizes and dropout.
-// Without --sequence, samples are as long as the model takes, but where positions are not learned at most as
-// ModelFamily::defaults says.
+// Without --type, weights have the type that most of them have in the files. Without --sequence, samples are
+// as long as the model takes, but where positions are not learned at most as ModelFamily::defaults says.
 // Throws InvalidInput for a model that is not computed here, or that a given flag contradicts, naming both.
 void take_initial_sizes(Options& options, const GivenSizes& given);
 

@@ -53,7 +53,9 @@ void add_model(CLI::App& app, Options& options, RawOptions& raw) {
       ->group("Model")
       ->check(quiet(CLI::Range(0.0, 0.99)))
       ->type_name("P");
-  app.add_option("--type", raw.type, "of weights and activations: f32; or bf16 or fp16, with sums in f32")
+  app.add_option("--type", raw.type,
+                 "of weights and activations: f32; or bf16 or fp16, with sums in f32 (f32, or with --init "
+                 "the files' type)")
       ->group("Model")
       ->check(quiet(CLI::IsMember({"f32", "bf16", "fp16"})))
       ->type_name("NAME");

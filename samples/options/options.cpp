@@ -351,7 +351,7 @@ CommandLine parse_command_line(int count, const char* const* arguments, Program 
     if (given(flag)) options.changed.insert(flag);
   if (given("--generate")) options.generate = prompt_of(raw.prompt);
   take_initial_sizes(options, {given("--layers"), given("--width"), given("--heads"), given("--sequence"),
-                               given("--dropout"), given("--table-rows")});
+                               given("--dropout"), given("--table-rows"), given("--type")});
   count_devices(options, processes, given);
   divide_batch(options, given);
   options.trains_nothing = options.steps == 0;

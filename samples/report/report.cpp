@@ -19,8 +19,8 @@ const char* assumed_unless(bool measured) {
 
 void add_model_lines(Lines& lines, const Setup& setup) {
   const ModelConfig& model = setup.options->model;
-  lines.add("model", "{} layers, width {}, heads {}: {} parameters", model.layers, model.width, model.heads,
-            grouped(parameter_count(*setup.model).all));
+  lines.add("model", "{} layers, width {}, heads {}: {} parameters, {}", model.layers, model.width,
+            model.heads, grouped(parameter_count(*setup.model).all), to_string(setup.options->type));
   lines.add("step", "{} samples of {} {}: {} tokens", model.batch, model.sequence, setup.data.unit,
             grouped(setup.tokens_per_step()));
   if (setup.options->epochs)
