@@ -152,6 +152,10 @@ TEST(Ranks, OfALlamaHaveTheBitsOfOneDevice) {
   config.head_norms = config.attention_bias = config.packed = true;
   config.tied = false;
   expect_ranks_have_the_bits_of_one_device(llama_family, config);
+  config.table_rows = 5;  // blocks that do not divide the table
+  expect_ranks_have_the_bits_of_one_device(llama_family, config);
+  config.tied = true;
+  expect_ranks_have_the_bits_of_one_device(llama_family, config);
 }
 
 TEST(Ranks, OfABertHaveTheBitsOfOneDevice) {

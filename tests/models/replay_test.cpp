@@ -29,6 +29,7 @@ Graph build(DataType type, Model model) {
   if (model == Model::llama) {
     ModelConfig grouped = config({.key_heads = 1, .inner = 40});
     grouped.head_norms = grouped.attention_bias = true;
+    grouped.table_rows = 12;
     return builder.finish(llama(builder, grouped).loss, {});
   }
   ModelConfig pretraining = config({.epsilon = 1e-12});
@@ -102,8 +103,9 @@ TEST_P(Replay, EveryOpWritesTheSameBitsInPlace) {
   // sum and the embedding's dropout. BERT: the same, the norm being the embedding's; each half-block's sum in
   // front of its norm; and the head's norm, GELU, tanh and the sum where its two branches meet, which is one
   // at the last half-block's end. Llama: each half-block's norm, each turn, each SwiGLU and the sum where its
-  // two products meet, the last norm and the tied table's sum.
-  const int gpt = 2 * 2 + 2 + 1 + 1 + 1, bert = gpt + 2 * 2 + 4, llama = 2 * 5 + 1 + 1;
+  // two products meet, the last norm; of three blocks of the table each one's sum, and of the second and
+  // third the rows of the embedding, the statistics and the gradient of the head's input.
+  const int gpt = 2 * 2 + 2 + 1 + 1 + 1, bert = gpt + 2 * 2 + 4, llama = 2 * 5 + 1 + 3 + 2 * 3;
   const Model model = std::get<1>(GetParam());
   EXPECT_EQ(in_place, model == Model::gpt ? gpt : model == Model::bert ? bert : llama);
 }

@@ -9,9 +9,9 @@
 namespace stowage {
 namespace {
 
-ProbedStep probe_of(const ModelConfig& config, DataType type, const ModelFamily& family) {
+ProbedStep probe_of(const ProbedModel& probed, DataType type) {
   GraphBuilder builder(type);
-  const BuiltModel model = family.build(builder, config);
+  const BuiltModel model = probed.family->build(builder, probed.config);
   return {builder.finish(model.loss, AdamW{}), model.inputs};
 }
 
@@ -67,14 +67,37 @@ class ModelProbe {
   OpProfile profile_;
 };
 
-ModelConfig gpt_of(std::int64_t width, std::int64_t heads, std::int64_t sequence, std::int64_t batch,
+ProbedModel gpt_of(std::int64_t width, std::int64_t heads, std::int64_t sequence, std::int64_t batch,
                    std::int64_t vocabulary = 256) {
-  return {.layers = 1,
-          .width = width,
-          .heads = heads,
-          .vocabulary = vocabulary,
-          .sequence = sequence,
-          .batch = batch};
+  return {&gpt_family,
+          {.layers = 1,
+           .width = width,
+           .heads = heads,
+           .vocabulary = vocabulary,
+           .sequence = sequence,
+           .batch = batch}};
+}
+
+// Returns a GPT of two micro-batches, whose gradients are added to those of the one before, with dropout.
+ProbedModel split(ProbedModel gpt) {
+  gpt.config.micro_batches = 2;
+  gpt.config.dropout = 0.1;
+  return gpt;
+}
+
+ProbedModel bert_of(std::int64_t width, std::int64_t heads, std::int64_t sequence, std::int64_t batch,
+                    std::int64_t vocabulary) {
+  return {&bert_family, gpt_of(width, heads, sequence, batch, vocabulary).config};
+}
+
+// Four query heads on each key head, an MLP of 3.5 times the width, tables in two blocks.
+ProbedModel llama_of(std::int64_t width, std::int64_t heads, std::int64_t sequence, std::int64_t batch,
+                     std::int64_t vocabulary) {
+  ModelConfig config = gpt_of(width, heads, sequence, batch, vocabulary).config;
+  config.key_heads = heads / 4;
+  config.inner = width * 7 / 2;
+  config.table_rows = vocabulary / 2;
+  return {&llama_family, config};
 }
 
 }  // namespace
@@ -83,59 +106,42 @@ ModelProbeOptions small_models() {
   ModelProbeOptions options;
   for (const std::int64_t width : {32, 64, 128, 256, 512}) {
     for (const std::int64_t tokens : {128, 512, 2048})
-      options.gpts.push_back(
+      options.models.push_back(
           gpt_of(width, width / 32, tokens == 2048 ? 256 : 64, tokens == 2048 ? 8 : tokens / 64));
   }
-  options.gpts.push_back(gpt_of(1024, 16, 128, 4));
-  options.gpts.push_back(gpt_of(256, 4, 512, 2, 8192));
-  // Gradients that are added to those of the micro-batch before, and dropout.
-  options.gpts.push_back(gpt_of(128, 4, 128, 8));
-  options.gpts.back().micro_batches = 2;
-  options.gpts.back().dropout = 0.1;
-  options.gpts.push_back(gpt_of(384, 6, 128, 8));
-  options.gpts.back().micro_batches = 2;
-  options.gpts.back().dropout = 0.1;
-  options.berts.push_back(
-      {.layers = 1, .width = 128, .heads = 2, .vocabulary = 512, .sequence = 128, .batch = 4});
-  options.berts.push_back(
-      {.layers = 1, .width = 512, .heads = 8, .vocabulary = 2048, .sequence = 128, .batch = 8});
+  for (const ProbedModel& model :
+       {gpt_of(1024, 16, 128, 4), gpt_of(256, 4, 512, 2, 8192), bert_of(128, 2, 128, 4, 512),
+        bert_of(512, 8, 128, 8, 2048), llama_of(64, 4, 64, 4, 512), llama_of(256, 8, 128, 4, 1024),
+        llama_of(512, 8, 256, 4, 2048), split(gpt_of(128, 4, 128, 8)), split(gpt_of(384, 6, 128, 8))})
+    options.models.push_back(model);
   return options;
 }
 
 // Shapes that cards are used for: steps of milliseconds, from few tokens to many, and the heads of
 // large vocabularies.
 ModelProbeOptions card_models() {
-  ModelProbeOptions options;
-  options.gpts = {gpt_of(768, 12, 1024, 16, 50304), gpt_of(1024, 16, 512, 4),
-                  gpt_of(2048, 16, 1024, 8, 8192),  gpt_of(2048, 32, 2048, 1),
-                  gpt_of(4096, 32, 1024, 4, 8192),  gpt_of(4096, 32, 2048, 8)};
-  // Gradients that are added to those of the micro-batch before, and dropout.
-  options.gpts.push_back(gpt_of(1024, 16, 1024, 16));
-  options.gpts.back().micro_batches = 2;
-  options.gpts.back().dropout = 0.1;
-  options.berts.push_back(
-      {.layers = 1, .width = 1024, .heads = 16, .vocabulary = 30528, .sequence = 512, .batch = 32});
-  options.seconds = 0.1;
-  return options;
+  return {
+      .models = {gpt_of(768, 12, 1024, 16, 50304), gpt_of(1024, 16, 512, 4), gpt_of(2048, 16, 1024, 8, 8192),
+                 gpt_of(2048, 32, 2048, 1), gpt_of(4096, 32, 1024, 4, 8192), gpt_of(4096, 32, 2048, 8),
+                 split(gpt_of(1024, 16, 1024, 16)), bert_of(1024, 16, 512, 32, 30528),
+                 llama_of(1024, 16, 2048, 2, 32768), llama_of(4096, 32, 2048, 1, 32768)},
+      .seconds = 0.1};
 }
 
 ModelProbeOptions few_card_models() {
-  ModelProbeOptions options;
-  options.gpts = {gpt_of(768, 12, 1024, 8, 50304), gpt_of(2048, 16, 1024, 4)};
-  options.least_steps = 3;
-  options.seconds = 0.02;
-  return options;
+  return {.models = {gpt_of(768, 12, 1024, 8, 50304), gpt_of(2048, 16, 1024, 4)},
+          .least_steps = 3,
+          .seconds = 0.02};
 }
 
 void measure_models(Device& device, const LaunchTable& kernels, DataType type, const Machine& modelled,
                     const ModelProbeOptions& options, MachineFile& file) {
   const StepProbe::Options how{.kernels = kernels, .modelled = modelled, .budget = {}};
   ModelProbe probe(device, how, type, options, file);
-  for (const ModelConfig& config : options.gpts) probe.measure(probe_of(config, type, gpt_family));
-  for (const ModelConfig& config : options.berts) probe.measure(probe_of(config, type, bert_family));
+  for (const ProbedModel& model : options.models) probe.measure(probe_of(model, type));
   probe.write();
-  if (file.backend == "simulated" && !options.gpts.empty())
-    probe.measure_shares_with(probe_of(options.gpts.back(), type, gpt_family));
+  if (file.backend == "simulated" && !options.models.empty())
+    probe.measure_shares_with(probe_of(options.models.back(), type));
 }
 
 }  // namespace stowage

@@ -10,9 +10,14 @@
 
 namespace stowage {
 
+struct ProbedModel {
+  const ModelFamily* family = nullptr;
+  ModelConfig config{};
+};
+
 struct ModelProbeOptions {
-  std::vector<ModelConfig> gpts;  // models to measure; without any, and no BERT, nothing is measured
-  std::vector<ModelConfig> berts;
+  // Models to measure; without any, nothing is measured. The last one measures the shares of measure_models.
+  std::vector<ProbedModel> models;
   int least_steps = 4;
   // Seconds of steps of each model; a started step is finished, and least_steps are made.
   double seconds = 0.25;

@@ -12,20 +12,20 @@
 namespace stowage {
 namespace {
 
-constexpr ModelConfig tiny_gpt{
-    .layers = 1, .width = 8, .heads = 2, .vocabulary = 16, .sequence = 4, .batch = 2};
-constexpr ModelConfig tiny_bert{
-    .layers = 1, .width = 8, .heads = 2, .vocabulary = 16, .sequence = 4, .batch = 2};
+const ModelConfig tiny{
+    .layers = 1, .width = 8, .heads = 2, .vocabulary = 16, .sequence = 4, .batch = 2, .table_rows = 8};
 
-MachineFile measured(const Machine& machine, const std::string& backend,
-                     std::vector<ModelConfig> berts = {}) {
+// Measures a GPT, and before it one of another family, if there is one.
+MachineFile measured(const Machine& machine, const std::string& backend, const ModelFamily* other = nullptr) {
   const auto device = test::open_virtual_device(machine);
   MachineFile file = test::sample_file();
   file.backend = backend;
   file.ops.clear();
   file.compute_beside_copy = file.compute_beside_host = file.host_beside_compute = 1;
+  std::vector<ProbedModel> models = {{&gpt_family, tiny}};
+  if (other != nullptr) models.insert(models.begin(), {other, tiny});
   measure_models(*device, cpu_launch_table(), DataType::f32, machine,
-                 {.gpts = {tiny_gpt}, .berts = std::move(berts), .least_steps = 1, .seconds = 0}, file);
+                 {.models = models, .least_steps = 1, .seconds = 0}, file);
   EXPECT_EQ(device->memory_info().free, device->memory_info().total);
   return file;
 }
@@ -57,7 +57,7 @@ TEST(ModelProbe, EveryOpOfAMeasuredModelTakesItsTime) {
   Machine wrong = truth;
   wrong.flops_per_second *= 7;
   wrong.device_bytes_per_second *= 5;
-  Graph graph = graph_of(tiny_gpt);
+  Graph graph = graph_of(tiny);
   set_op_seconds(file, DataType::f32, wrong, graph);
   expect_times(graph, truth);
   EXPECT_LT(file.compute_beside_host, 1);
@@ -71,19 +71,21 @@ TEST(ModelProbe, OpsOfOtherModelsAreTakenForLikeThem) {
   expect_times(graph, truth);
 }
 
-TEST(ModelProbe, KnowsTheKernelsOfBert) {
-  const MachineFile file = measured(test::odd_machine(), "simulated", {tiny_bert});
-  GraphBuilder builder;
-  const Graph graph = builder.finish(bert(builder, tiny_bert).loss, AdamW{});
-  std::set<std::string> known;
-  for (const OpSample& sample : file.ops) known.insert(sample.kernel);
-  known.insert("clip");  // on the host
-  for (const Op& op : graph.ops) EXPECT_EQ(known.count(op.kernel), 1U) << op.kernel;
+TEST(ModelProbe, KnowsTheKernelsOfEachFamily) {
+  for (const ModelFamily* family : {&bert_family, &llama_family}) {
+    const MachineFile file = measured(test::odd_machine(), "simulated", family);
+    GraphBuilder builder;
+    const Graph graph = builder.finish(family->build(builder, tiny).loss, AdamW{});
+    std::set<std::string> known;
+    for (const OpSample& sample : file.ops) known.insert(sample.kernel);
+    known.insert("clip");  // on the host
+    for (const Op& op : graph.ops) EXPECT_EQ(known.count(op.kernel), 1U) << op.kernel;
+  }
 }
 
 TEST(ModelProbe, OfAnotherTypeNothingIsSaid) {
   const MachineFile file = measured(test::odd_machine(), "simulated");
-  Graph graph = graph_of(tiny_gpt);
+  Graph graph = graph_of(tiny);
   set_op_seconds(file, DataType::bf16, test::odd_machine(), graph);
   for (const Op& op : graph.ops) EXPECT_FALSE(op.cost.seconds);
 }
@@ -95,14 +97,21 @@ TEST(ModelProbe, ACardComputesBesideItsHost) {
   EXPECT_EQ(file.host_beside_compute, 1);
 }
 
-TEST(ModelProbe, SmallModelsHaveTheKernelsOfBothFamilies) {
-  const ModelProbeOptions options = small_models();
-  EXPECT_GE(options.gpts.size(), 15U);
-  std::set<std::int64_t> widths;
-  for (const ModelConfig& config : options.gpts) widths.insert(config.width);
-  EXPECT_LE(*widths.begin(), 48);
-  EXPECT_GE(*widths.rbegin(), 384);
-  EXPECT_FALSE(options.berts.empty());
+TEST(ModelProbe, ModelsAreOfAllWidthsAndFamilies) {
+  for (const ModelProbeOptions& options : {small_models(), card_models()}) {
+    std::set<std::int64_t> widths;
+    std::set<std::string> kernels;
+    for (const auto& [family, config] : options.models) {
+      widths.insert(config.width);
+      GraphBuilder builder;
+      for (const Op& op : builder.finish(family->build(builder, config).loss, AdamW{}).ops)
+        kernels.insert(op.kernel);
+    }
+    EXPECT_GE(*widths.rbegin(), 4 * *widths.begin());
+    for (const char* kernel : {"layer_norm", "rms_norm", "rotary", "swiglu", "dropout", "accumulate",
+                               "linear_cross_entropy", "head_statistics", "head_backward", "linear_gelu"})
+      EXPECT_TRUE(kernels.contains(kernel)) << kernel;
+  }
 }
 
 }  // namespace
