@@ -10,7 +10,8 @@
 //          (`self.query_key_value`, side by side) here. `cls.predictions.decoder.{weight,bias}` are tied, and
 //          are checked where they are there.
 //   Llama, Mistral, Qwen2, Qwen3: names with or without "model."; weights are [out, in] on both sides.
-//          `q_proj`, `k_proj` and `v_proj` are rows of one parameter here. `rotary_emb.inv_freq` is passed
+//          `q_proj`, `k_proj` and `v_proj` are rows of one parameter here; `embed_tokens.weight` and
+//          `lm_head.weight` may be several, blocks of rows. `rotary_emb.inv_freq` is passed
 //          over. `lm_head.weight` of a tied model, where it is there, must have the bytes of
 //          `embed_tokens.weight`; that of another one must be there.
 // Rows of the vocabulary beyond the file's are padding: zero when read, left out when written. The first

@@ -58,8 +58,8 @@ struct ModelConfig {
   std::int64_t rank = 0, ranks = 1;
   // Rate wherever the family drops elements: Llama and its relatives on attention's probabilities alone.
   double dropout = 0;
-  // Tokens whose logits exist at once (nn::linear_cross_entropy). Not set: default_head_tokens. 0: all, as
-  // the tensor `logits`.
+  // Tokens whose logits exist at once, where the head is whole (nn::linear_cross_entropy; in blocks those of
+  // a micro-batch do). Not set: default_head_tokens. 0: all, as the tensor `logits`.
   std::optional<std::int64_t> head_tokens{};
   std::int64_t padded_vocabulary = 0;         // at least the vocabulary; 0: equal to it
   std::optional<double> embedding_dropout{};  // rate behind the embedding, instead of `dropout` (GPT-2)

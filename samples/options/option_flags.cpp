@@ -38,7 +38,8 @@ void add_model(CLI::App& app, Options& options, RawOptions& raw) {
       "groups of micro-batches whose sums are added in a tree: a power of two that divides --micro-batches; "
       "bits depend on it, so that they need not depend on a number of devices");
   add("--head-chunk", model.head_tokens,
-      "tokens whose logits exist at once: more are faster and take more memory; bits depend on it "
+      "tokens whose logits exist at once, where the head is whole: more are faster and take more memory; "
+      "bits depend on it "
       "(2048 to 8192, by width and batch; a resumed run goes on with its own)");
   if (options.program == Program::train_gpt)
     app.add_option(

@@ -352,6 +352,9 @@ CommandLine parse_command_line(int count, const char* const* arguments, Program 
   if (given("--generate")) options.generate = prompt_of(raw.prompt);
   take_initial_sizes(options, {given("--layers"), given("--width"), given("--heads"), given("--sequence"),
                                given("--dropout"), given("--table-rows"), given("--type")});
+  if (given("--table-rows") && options.family->defaults.table_rows == 0)
+    throw InvalidInput(
+        fmt::format("--table-rows: the tables of {} are whole; leave it out", options.family->title));
   count_devices(options, processes, given);
   divide_batch(options, given);
   options.trains_nothing = options.steps == 0;

@@ -16,7 +16,9 @@
 #include "samples/run/model_fields.h"
 #include "samples/run/stored_model.h"
 #include "src/base/printable.h"
+#include "src/checkpoint/state_json.h"
 #include "src/graph/finite.h"
+#include "src/model_files/files.h"
 #include "stowage/error.h"
 #include "tools/choices/model_spec.h"
 
@@ -148,7 +150,10 @@ Checkpoint checkpoint_at(const std::string& path) {
 
 RunCheckpoints::RunCheckpoints(Options& options, const Task& task, bool writes)
     : options_(options), task_(task) {
-  if (options.plan_only) return;
+  if (options.plan_only) {
+    if (options.resume) with_flag("--resume", [&] { keep_planned_head(); });
+    return;
+  }
   configuration_ = configuration_of(options, task.configuration());
   if (writes && !options.checkpoint_folder.empty())
     with_flag("--checkpoint", [&] {
@@ -182,7 +187,7 @@ void RunCheckpoints::take_start() {
     notes_ = fmt::format("resume        no checkpoint in {} yet: from the beginning\n", folder_->path());
     return;
   }
-  keep_head();
+  keep_head(start_->state(), start_->folder());
   std::map<std::string, std::string> wanted = configuration_;
   if (options_.trains_nothing) keep_training(wanted);
   allow_changes(wanted);
@@ -210,13 +215,13 @@ void RunCheckpoints::take_start() {
 }
 
 // Keeps the order of the head's sums, and so the bits, of the run before, unless a flag says otherwise.
-void RunCheckpoints::keep_head() {
-  const auto& stored = start_->state().configuration;
+void RunCheckpoints::keep_head(const CheckpointState& state, const std::string& folder) {
+  const auto& stored = state.configuration;
   if (!options_.changed.contains("--table-rows")) {
     options_.model.table_rows = 0;
     configuration_.erase(table_rows_field);
     if (const auto rows = stored.find(table_rows_field); rows != stored.end()) {
-      take_family_fields({*rows}, start_->folder() + "/state.json", options_.model);
+      take_family_fields({*rows}, folder + "/state.json", options_.model);
       configuration_.insert(*rows);
     }
   }
@@ -224,8 +229,21 @@ void RunCheckpoints::keep_head() {
   const auto found = stored.find(head_tokens_field);
   const std::string text = found == stored.end() ? first_head_tokens : found->second;
   options_.model.head_tokens =
-      parse_count(fmt::format("{}: 'configuration.{}'", start_->folder(), head_tokens_field), text);
+      parse_count(fmt::format("{}: 'configuration.{}'", folder, head_tokens_field), text);
   configuration_[head_tokens_field] = text;
+}
+
+// Reads no tensor: the plan of a resumed run is that of its model.
+void RunCheckpoints::keep_planned_head() {
+  std::string folder = options_.resume_from;
+  if (folder.empty()) {
+    const std::vector<CheckpointName> there = list_checkpoints(options_.checkpoint_folder);
+    if (there.empty()) return;
+    folder = there.front().path;
+  }
+  const std::string file = folder + "/state.json";
+  keep_head(state_from_json(read_small_file(file, largest_state_json, "name a whole checkpoint"), file),
+            folder);
 }
 
 // Requires of a run without steps only that the model computes the same and was not trained

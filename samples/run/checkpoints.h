@@ -35,10 +35,11 @@ Checkpoint checkpoint_at(const std::string& path);
 class RunCheckpoints {
  public:
   // Makes and locks the folder, and reads and checks the checkpoint to resume from, both before the work.
-  // Does neither if --plan-only is given. A resumed run takes the head's chunk from its checkpoint, unless
-  // --head-chunk is given: `options` then says it. Throws InvalidInput naming the flag. `options` and `task`
-  // must outlive it. If not `writes`, as for ranks that do not lead, there is no folder: it begins with the
-  // checkpoint of --resume PATH, and saves none.
+  // Does neither if --plan-only is given, but reads what the checkpoint says of the head. A resumed run takes
+  // the head's chunk and the rows of its blocks from its checkpoint, unless --head-chunk or --table-rows is
+  // given: `options` then says them. Throws InvalidInput naming the flag. `options` and `task` must outlive
+  // it. If not `writes`, as for ranks that do not lead, there is no folder: it begins with the checkpoint of
+  // --resume PATH, and saves none.
   RunCheckpoints(Options& options, const Task& task, bool writes = true);
 
   // The model of `options`, before what follows; it must outlive this. Throws InvalidInput naming --resume
@@ -77,7 +78,8 @@ class RunCheckpoints {
 
  private:
   void take_start();
-  void keep_head();
+  void keep_head(const CheckpointState& state, const std::string& folder);
+  void keep_planned_head();
   void keep_training(std::map<std::string, std::string>& wanted);
   void take_best();
   void allow_changes(std::map<std::string, std::string>& wanted);

@@ -18,11 +18,13 @@ namespace {
 struct SizeField {
   const char* name;
   std::int64_t ModelConfig::*member;
+  std::int64_t most = most_width;
 };
-constexpr std::array<SizeField, 4> size_fields = {{{table_rows_field, &ModelConfig::table_rows},
-                                                   {"model.key_heads", &ModelConfig::key_heads},
-                                                   {"model.head_width", &ModelConfig::head_width},
-                                                   {"model.inner", &ModelConfig::inner}}};
+constexpr std::array<SizeField, 4> size_fields = {
+    {{table_rows_field, &ModelConfig::table_rows, most_of_others},
+     {"model.key_heads", &ModelConfig::key_heads},
+     {"model.head_width", &ModelConfig::head_width},
+     {"model.inner", &ModelConfig::inner}}};
 
 struct SwitchField {
   const char* name;
@@ -94,7 +96,7 @@ std::map<std::string, std::string> family_fields(const ModelConfig& model) {
   const auto put = [&](const char* name, const auto& value, const auto& otherwise) {
     if (value != otherwise) fields[name] = fmt::format("{}", value);
   };
-  for (const auto& [name, member] : size_fields) put(name, model.*member, usual.*member);
+  for (const auto& [name, member, most] : size_fields) put(name, model.*member, usual.*member);
   for (const auto& [name, member] : switch_fields)
     put(name, static_cast<int>(model.*member), static_cast<int>(usual.*member));
   put(theta_field, model.rotary_theta, usual.rotary_theta);
@@ -115,8 +117,8 @@ bool is_family_field(std::string_view field) {
 void take_family_fields(const std::map<std::string, std::string>& configuration, const std::string& where,
                         ModelConfig& model) {
   const FieldReader reader(configuration, where);
-  for (const auto& [name, member] : size_fields)
-    reader.whole(name, most_width, [&, to = member](std::int64_t value) { model.*to = value; });
+  for (const auto& [name, member, most] : size_fields)
+    reader.whole(name, most, [&, to = member](std::int64_t value) { model.*to = value; });
   for (const auto& [name, member] : switch_fields)
     reader.whole(name, 1, [&, to = member](std::int64_t value) { model.*to = value == 1; });
   reader.numbers(theta_field, [&](const std::vector<double>& all) {

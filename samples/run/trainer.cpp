@@ -73,13 +73,20 @@ Model build_model(const Options& options, int rank) {
 
 ReadParameter reader_of(const Graph& graph, EngineGroup& engine) {
   return [&](const std::string& name) {
-    std::vector<std::byte> all;
+    std::vector<TensorId> blocks;
+    Bytes bytes = 0;  // once narrow types are widened
     for (TensorId id = 0; id < graph.tensors.size(); ++id) {
       const Tensor& tensor = graph.tensor(id);
       if (tensor.kind != TensorKind::parameter || name_of_table(tensor.name) != name) continue;
+      blocks.push_back(id);
+      bytes += tensor.bytes() * (size_of(tensor.type) == 2 ? 2 : 1);
+    }
+    std::vector<std::byte> all;
+    if (blocks.size() > 1) all.reserve(bytes);
+    for (const TensorId id : blocks) {
       std::vector<std::byte> value = engine.read(id);
-      if (size_of(tensor.type) == 2) value = widened(tensor.type, value);
-      if (tensor.name == name) return value;
+      if (const DataType type = graph.tensor(id).type; size_of(type) == 2) value = widened(type, value);
+      if (blocks.size() == 1) return value;
       all.insert(all.end(), value.begin(), value.end());
     }
     return all;

@@ -13,6 +13,8 @@ namespace {
 
 constexpr std::int64_t most_units = 1 << 18;
 
+std::int64_t blocks_of(std::int64_t rows, std::int64_t of_each) { return (rows + of_each - 1) / of_each; }
+
 struct Checker {
   std::string_view model;
 
@@ -123,12 +125,14 @@ void require_valid(std::string_view model, const ModelConfig& sizes) {
                   fmt::format("padded_vocabulary {} is below vocabulary {}; give at least that, or 0 for it",
                               sizes.padded_vocabulary, sizes.vocabulary));
   const std::int64_t block = sizes.table_rows;
-  checker.require(block >= 0 && (block == 0 || rows_of_vocabulary(sizes) / block < most_blocks),
-                  fmt::format("table_rows is {} of {}; give at least {}, or 0 for whole tables", block,
-                              rows_of_vocabulary(sizes), rows_of_vocabulary(sizes) / most_blocks + 1));
+  const std::int64_t rows = rows_of_vocabulary(sizes);
+  checker.require(block >= 0 && (block == 0 || blocks_of(rows, block) <= most_blocks),
+                  fmt::format("table_rows is {} of {}; give at least {}, or 0 for whole tables", block, rows,
+                              blocks_of(rows, most_blocks)));
   checker.require(chunk >= 0, fmt::format("head_tokens is {}; give tokens, or 0 for all of them", chunk));
   require_divisible(checker, sizes);
-  checker.require(sizes.micro_batches <= most_units / (2 * sizes.layers + 2),
+  const std::int64_t blocks = block == 0 ? 1 : blocks_of(rows, block);
+  checker.require(sizes.micro_batches <= most_units / (2 * sizes.layers + 2 * blocks),
                   fmt::format("micro_batches {} with layers {} makes too many ops; give fewer of one of them",
                               sizes.micro_batches, sizes.layers));
   require_bounded(checker, sizes);

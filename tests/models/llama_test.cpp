@@ -327,7 +327,7 @@ TEST(Llama, RefusesSizesThatDoNotFit) {
   refused([](ModelConfig& c) { c.rotary_theta = 0; }, "theta");
   refused([](ModelConfig& c) { c.table_rows = -1; }, "llama: table_rows is -1 of 11; give at least 1");
   refused([](ModelConfig& c) { c.vocabulary = 4096, c.table_rows = 3; },
-          "table_rows is 3 of 4096; give at least 5");
+          "table_rows is 3 of 4096; give at least 4");
 }
 
 }  // namespace

@@ -104,6 +104,11 @@ TEST_P(TrainsARelativeOfLlama, HasTheSameBitsInLessMemory) {
     const std::string name = entry.path().filename().string();
     EXPECT_TRUE(contents_of(folder_.file("least/" + name)) == contents_of(entry.path().string())) << name;
   }
+  // The question about the resumed run is about its blocks, too.
+  const Words resumed = {"--checkpoint", folder_.file("run"), "--resume", "--plan-only"};
+  EXPECT_THAT(well(run_train_gpt(with_more(resumed))).output, HasSubstr("(" + minimum + " bytes)"));
+  expect_refusal(run_train_gpt({"--data", text_, "--table-rows", "64"}),
+                 {"--table-rows: the tables of GPT-2 are whole"});
   const Words on = {"--schedule", "constant", "--checkpoint", folder_.file("run"), "--resume"};
   well(run_train_gpt(with_more(on)));
   Words other = on;

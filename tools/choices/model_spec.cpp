@@ -117,6 +117,13 @@ void require_parts(const ModelConfig& config) {
   require("gradient groups", "--gradient-groups", config.gradient_groups);
 }
 
+std::int64_t table_rows(const ModelFamily& family, const std::string& text) {
+  if (family.defaults.table_rows == 0)
+    throw InvalidInput(
+        fmt::format("--table-rows {}: the tables of {} are whole; leave it out", text, family.title));
+  return text == "0" ? 0 : parse_count("--table-rows (0: whole tables)", text);
+}
+
 // Takes the sizes of the model from `model`, and those of the run from the words.
 ModelSpec complete(const ModelFamily& family, const ModelConfig& model, const ModelWords& words,
                    DataType type) {
@@ -126,8 +133,7 @@ ModelSpec complete(const ModelFamily& family, const ModelConfig& model, const Mo
   config.sequence = count_or("--sequence", words.sequence, config.sequence);
   config.batch = count_or("--batch", words.batch, config.batch);
   if (!words.head_chunk.empty()) config.head_tokens = parse_count("--head-chunk", words.head_chunk);
-  if (!words.table_rows.empty())
-    config.table_rows = words.table_rows == "0" ? 0 : parse_count("--table-rows", words.table_rows);
+  if (!words.table_rows.empty()) config.table_rows = table_rows(family, words.table_rows);
   if (!words.devices.empty()) config.ranks = parse_count("--devices", words.devices, most_devices);
   config.gradient_groups = count_or("--gradient-groups", words.gradient_groups, config.ranks);
   config.micro_batches = count_or("--micro-batches", words.micro_batches,

@@ -10,9 +10,8 @@
 namespace stowage {
 namespace {
 
-constexpr std::int64_t most_samples = 4096;
 constexpr std::int64_t token_step = 1024;
-constexpr std::int64_t most_token_steps = 1024;
+constexpr std::int64_t most_token_steps = most_tokens_of_sample / token_step;
 
 // Returns the largest number from 1 to `most` that fits, where every smaller one does too; 0: none.
 template <class Fits>
@@ -49,7 +48,7 @@ std::int64_t largest_batch(const PlanQuestion& question) {
 
 }  // namespace
 
-LargestShape largest_shape(const PlanQuestion& question, const Progress& progress) {
+LargestShape largest_shape(const PlanQuestion& question, bool feasible, const Progress& progress) {
   const ModelConfig& asked = question.model->config;
   LargestShape shape{.sequence = asked.sequence,
                      .least_batch = asked.micro_batches,
@@ -63,18 +62,27 @@ LargestShape largest_shape(const PlanQuestion& question, const Progress& progres
                         });
   }
   shape.batch = batch.get();
+  // The answer to the question itself is of a longer search.
+  if (!feasible) return shape;
+  shape.batch = std::max(shape.batch, asked.batch);
+  if (!shape.learned_positions && asked.batch == shape.least_batch)
+    shape.most_tokens = std::max(shape.most_tokens, asked.sequence / token_step * token_step);
   return shape;
 }
 
 std::string describe(const LargestShape& shape) {
   const auto number = [](std::int64_t value) { return grouped(static_cast<std::uint64_t>(value)); };
+  const auto at_least = [](bool end_of_search) { return end_of_search ? "at least " : ""; };
   std::string text = shape.batch > 0
-                         ? fmt::format("batch {} at {} tokens", number(shape.batch), number(shape.sequence))
+                         ? fmt::format("{}batch {} at {} tokens", at_least(2 * shape.batch > most_samples),
+                                       number(shape.batch), number(shape.sequence))
                          : fmt::format("no batch at {} tokens", number(shape.sequence));
   if (!shape.learned_positions)
-    text += shape.most_tokens > 0
-                ? fmt::format("; {} tokens at batch {}", number(shape.most_tokens), number(shape.least_batch))
-                : fmt::format("; not even 1,024 tokens at batch {}", number(shape.least_batch));
+    text +=
+        shape.most_tokens > 0
+            ? fmt::format("; {}{} tokens at batch {}", at_least(shape.most_tokens >= most_tokens_of_sample),
+                          number(shape.most_tokens), number(shape.least_batch))
+            : fmt::format("; not even 1,024 tokens at batch {}", number(shape.least_batch));
   return fmt::format("\n{:<14}{}\n", "largest", text);
 }
 

@@ -49,8 +49,9 @@ void add_model(CLI::App& plan, PlanCommand& command) {
       "devices that train it together, each on its part of the batch: a power of two (1)", "N");
   add("--vocabulary", model.vocabulary, "tokens there are (50304, of bert 30528)", "N");
   add("--head-chunk", model.head_chunk,
-      "tokens whose logits exist at once: more are faster and take more memory (2048 to 8192, by width and "
-      "batch)",
+      "tokens whose logits exist at once, where the head is whole: more are faster and take more memory "
+      "(2048 "
+      "to 8192, by width and batch)",
       "N");
   add("--table-rows", model.table_rows,
       "rows of a block of the embedding and head of a Llama or its relatives, 0: whole (16384)", "N");
@@ -240,10 +241,11 @@ int largest_model(const PlanCommand& command, const Source& source, PlanFiles& f
   Plan plan;
   const MaxModel found = max_model(std::move(question), ladder, command.model, type, command.progress, &plan);
   if (!command.json)
-    output += fmt::format("{:<14}{}\n", "largest",
-                          !found.answer.feasible             ? "none: not even the smallest size fits"
-                          : found.place + 1 == ladder.size() ? "175b, the end of the ladder of sizes"
-                                                             : "the next size of the ladder does not fit");
+    output +=
+        fmt::format("{:<14}{}\n", "largest",
+                    !found.answer.feasible             ? "none: not even the smallest size fits"
+                    : found.place + 1 == ladder.size() ? "175b, the end of the ladder of sizes"
+                                                       : "no plan was found for the next size of the ladder");
   write_answer(command, found.question, found.answer, plan, {}, files, output);
   return found.answer.feasible ? 0 : 2;
 }
@@ -254,7 +256,7 @@ int answer_budget(const PlanCommand& command, const Source& source, PlanFiles& f
   const PlanAnswer found = answer(question, &plan);
   std::optional<LargestShape> largest;
   if (!command.model.model.empty() && question.budget.device != unlimited)
-    largest = largest_shape(question, command.progress);
+    largest = largest_shape(question, found.feasible, command.progress);
   write_answer(command, question, found, plan, largest, files, output);
   return found.feasible ? 0 : 2;
 }

@@ -50,7 +50,8 @@ struct MaxModel {
 MaxModel max_model(PlanQuestion question, const std::vector<GptSize>& ladder, const ModelWords& words,
                    DataType type, const Progress& progress, Plan* plan = nullptr);
 
-// Returns whether a plan fits. Plans only if the budget of host memory makes it necessary.
+// Returns whether a plan is found (Planner::fits). Plans only if the budget of host memory makes it
+// necessary.
 bool fits(const PlanQuestion& question);
 
 }  // namespace stowage

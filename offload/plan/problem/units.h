@@ -16,7 +16,7 @@ namespace stowage {
 Graph with_joined_units(const Graph& graph, std::uint32_t count);
 
 // Returns the graph with both halves of each Transformer block as one unit: consecutive units whose names
-// have the same part before the last dot are joined.
+// have the same part before the last dot are joined, also those of the blocks of a table.
 Graph with_whole_blocks(const Graph& graph);
 
 // Returns the fraction of all items' bytes that no unit's replay rebuilds.

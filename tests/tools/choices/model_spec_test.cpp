@@ -165,7 +165,8 @@ TEST(ModelSpec, TablesOfALlamaAreInBlocksAsSaid) {
   EXPECT_EQ(blocks(""), 8);  // of 128,256 rows
   EXPECT_EQ(blocks("65536"), 2);
   EXPECT_EQ(blocks("0"), 0);
-  expect_refused({.model = "llama3.2-1b", .table_rows = "-1"}, "--table-rows: \"-1\"");
+  expect_refused({.model = "llama3.2-1b", .table_rows = "-1"}, "--table-rows (0: whole tables): \"-1\"");
+  expect_refused({.gpt = "1x64", .table_rows = "2"}, "--table-rows 2: the tables of GPT-2 are whole");
   expect_refused({.table_rows = "2"}, "--table-rows 2: a saved graph has its own");
 }
 

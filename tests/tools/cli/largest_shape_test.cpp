@@ -33,7 +33,7 @@ Bytes need_of(std::int64_t batch, std::int64_t sequence) {
 LargestShape largest_in(Bytes device, std::int64_t sequence) {
   PlanQuestion question = tiny_llama(1, sequence);
   question.budget.device = device;
-  return largest_shape(std::move(question), test::silent);
+  return largest_shape(question, false, test::silent);
 }
 
 TEST(LargestShape, IsTheLastThatFitsToTheByte) {
@@ -54,7 +54,7 @@ TEST(LargestShape, HasASampleInEachMicroBatch) {
   question.model->config.micro_batches = 2;
   question.take(build(*question.model));
   question.budget.device = need_bytes(question.graph, Machine{});
-  const LargestShape shape = largest_shape(question, test::silent);
+  const LargestShape shape = largest_shape(question, false, test::silent);
   EXPECT_EQ(shape.batch, 2);
   EXPECT_EQ(shape.least_batch, 2);
   EXPECT_EQ(shape.most_tokens, 1024);
@@ -67,10 +67,25 @@ TEST(LargestShape, AsksOfATableOfPositionsForSamplesAlone) {
   PlanQuestion question = test::model_question();
   question.options.policy = Policy::none;
   question.budget.device = need_bytes(question.graph, Machine{});
-  const LargestShape shape = largest_shape(question, test::silent);
+  const LargestShape shape = largest_shape(question, false, test::silent);
   EXPECT_EQ(shape.batch, 2);
   EXPECT_EQ(describe(shape), "\nlargest       batch 2 at 16 tokens\n");
   EXPECT_EQ(to_json(shape).dump(), R"({"batch":2,"sequence":16})");
+}
+
+// The answer to the question itself stands, whose search is longer; and the end of the search is no largest.
+TEST(LargestShape, IsNoLessThanTheAnswer) {
+  PlanQuestion question = tiny_llama(3, 2048);
+  question.budget.device = need_of(1, 1024);
+  EXPECT_EQ(largest_shape(question, false, test::silent).batch, 0);
+  const LargestShape some = largest_shape(question, true, test::silent);
+  EXPECT_EQ(some.batch, 3);
+  EXPECT_EQ(some.most_tokens, 1024);
+  question = tiny_llama(1, 3000);
+  question.budget.device = need_of(1, 1024);
+  EXPECT_EQ(largest_shape(question, true, test::silent).most_tokens, 2048);
+  EXPECT_EQ(describe(LargestShape{.batch = 4096, .sequence = 1024, .most_tokens = most_tokens_of_sample}),
+            "\nlargest       at least batch 4,096 at 1,024 tokens; at least 1,048,576 tokens at batch 1\n");
 }
 
 }  // namespace
