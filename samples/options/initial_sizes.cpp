@@ -84,7 +84,8 @@ void take_initial_sizes(Options& options, const GivenSizes& given) {
   options.initial = found;
   const TensorFiles files = with_prefix("--init ", [&] { return TensorFiles(options.init); });
   about_initial(options, [&] { check_sizes(files, found); });
-  if (!given.type) options.type = type_of(files);
+  options.file_type = type_of(files);
+  if (!given.type) options.type = options.file_type;
 }
 
 }  // namespace stowage::samples

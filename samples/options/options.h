@@ -29,7 +29,8 @@ struct Options {
   std::optional<ModelDescription> initial;  // description of the model at `init`
   const ModelFamily* family = &gpt_family;  // family of the model: that of `init`, or the program's own
   ModelConfig model;
-  DataType type = DataType::f32;  // type of weights and activations
+  DataType type = DataType::f32;       // type of weights and activations
+  DataType file_type = DataType::f32;  // type of most values in the files of --init
   std::uint64_t steps = 200;
   // Number of epochs, given instead of `steps`; `steps` is computed from it once the data is known.
   std::optional<double> epochs;

@@ -44,6 +44,15 @@ std::string copy_companions(const std::string& init, const std::string& folder, 
   return text;
 }
 
+// Returns what an export in 16 bits rounds, with how not to.
+std::string rounding_of(const Options& options) {
+  if (options.trains_nothing || options.export_type == SavedType::f32) return {};
+  const bool bf16 = options.export_type == SavedType::bf16;
+  if (!bf16 && size_of(options.file_type) != 2) return {};
+  return fmt::format("; trained weights rounded to {} (--export-type f32 keeps the f32 masters)",
+                     bf16 ? "bf16" : to_string(options.file_type));
+}
+
 }  // namespace
 
 InitialModel::InitialModel(const Options& options, const Graph& graph) : options_(options) {
@@ -97,8 +106,8 @@ std::string ExportedModel::write(const Task& task, const Graph& graph, EngineGro
           ? ""
           : fmt::format("; {} positions, of which those behind --sequence {} are as they were read",
                         model.config.sequence, sequence);
-  return fmt::format("\nexport        {}: safetensors and config.json{}{}\n", options_.export_folder, names,
-                     rows);
+  return fmt::format("\nexport        {}: safetensors and config.json{}{}{}\n", options_.export_folder, names,
+                     rows, rounding_of(options_));
 }
 
 }  // namespace stowage::samples

@@ -393,7 +393,9 @@ TEST_F(PlanCommandTest, FindsTheLargestModel) {
   command_.device_memory = need_bytes(build(model_spec(second, words, DataType::f32)), command_.rates);
   command_.plan_file = folder_.file("plan.json");
   EXPECT_EQ(run(), 0);
-  EXPECT_EQ(output_.find("largest       no plan was found for the next size of the ladder\nfits          yes\n"), 0U);
+  EXPECT_EQ(
+      output_.find("largest       no plan was found for the next size of the ladder\nfits          yes\n"),
+      0U);
   EXPECT_THAT(output_, HasSubstr("gpt, 13 layers, width 768, heads 12, vocabulary 32"));
   EXPECT_EQ(plan_from_json(contents_of(command_.plan_file)).device_peak_bytes, *command_.device_memory);
   command_.plan_file.clear();
