@@ -3,6 +3,12 @@
 //
 // A file is a header of 256 little-endian 32-bit integers (magic, version, number of tokens, then zeros), and
 // the tokens: version 1 (magic 20240520) has two bytes for each, version 7 (magic 20240801) has four.
+//
+// Version 8 (magic 20261128) is Stowage's own, of packed samples, in each of which may be several documents.
+// Its header has the length of a sample behind the number of tokens, which is a multiple of it. Tokens have
+// four bytes. Behind all of them stand, for each token, the index within its sample of the first token of its
+// document (four bytes), and then, for each token, a byte that is 1 if the token behind it is a target, else
+// 0. A target is of the same document, so that the last token of a document has none.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +20,9 @@
 
 namespace stowage {
 
-enum class ShardVersion : std::int32_t { two_bytes = 1, four_bytes = 7 };
+enum class ShardVersion : std::int32_t { two_bytes = 1, four_bytes = 7, packed = 8 };
 
-// The smallest version that holds all ids of a vocabulary.
+// The smallest version of llm.c that holds all ids of a vocabulary.
 ShardVersion shard_version_for(std::int32_t vocabulary_size);
 
 // A file, mapped into memory. It must keep its length while it is read: a page that is gone ends the program.
@@ -30,10 +36,18 @@ class TokenShard {
   const std::string& path() const;
   ShardVersion version() const;
   std::int64_t size() const;  // number of tokens, at least one
+  std::int64_t sequence()
+      const;  // tokens of a packed sample; 0 in other versions, whose samples may have any
 
   // Sets tokens[i] to token `first` + i. Throws InvalidInput for a range past the end, and, unless
   // `vocabulary_size` is 0, for a token that is not below it, with the file's name and the token's place.
   void read(std::int64_t first, std::span<std::int32_t> tokens, std::int32_t vocabulary_size = 0) const;
+  // The same for packed sample `index`, and sets targets[i] to the token behind tokens[i], or to -1 where
+  // that is no target, and begins[i] to the index of the first token of tokens[i]'s document. All spans have
+  // sequence() items. Also throws InvalidInput for documents that do not follow one another, and for a target
+  // in another document.
+  void read_packed(std::int64_t index, std::span<std::int32_t> tokens, std::span<std::int32_t> targets,
+                   std::span<std::int32_t> begins, std::int32_t vocabulary_size = 0) const;
 
  private:
   class Contents;
@@ -43,7 +57,7 @@ class TokenShard {
 // Writes a shard under a temporary name beside `path`, which becomes the file's name when it is complete.
 class TokenShardWriter {
  public:
-  // Throws InvalidInput naming `path` where it cannot be written.
+  // Throws InvalidInput naming `path` where it cannot be written. Writes no packed samples.
   TokenShardWriter(const std::string& path, ShardVersion version);
   TokenShardWriter(const TokenShardWriter&) = delete;
   TokenShardWriter& operator=(const TokenShardWriter&) = delete;
@@ -86,28 +100,33 @@ std::string to_json(const TokenPosition& position);
 TokenPosition token_position_from_json(std::string_view text);
 
 // Samples of many shards. Sample i of a shard is its tokens [i * sequence, (i + 1) * sequence], with the
-// targets one token further, as in llm.c; the rest at a shard's end is no sample. An epoch has every sample
+// targets one token further, as in llm.c; the rest at a shard's end is no sample. Packed samples are as they
+// stand in their shard. An epoch has every sample
 // once, in an order that depends on the seed and the epoch alone (a permutation by counters), so that two
 // numbers are the whole position, and any sample can be asked for.
 class TokenShards {
  public:
   // `places`: files, folders (all *.bin in them) and patterns of *, ? and [...] as a shell has them. The
   // shards are in the order of their paths, each once. Throws InvalidInput that names the place or file if
-  // nothing is there, a file is no shard, versions differ, or there are too few tokens for a sample.
+  // nothing is there, a file is no shard, versions differ, packed samples have another length, or there are
+  // too few tokens for a sample.
   TokenShards(const std::vector<std::string>& places, const TokenSampling& sampling);
 
   const std::vector<TokenShard>& shards() const { return shards_; }
   std::int64_t tokens() const;  // number of tokens in all shards
   std::uint64_t samples_per_epoch() const { return first_samples_.back(); }
+  bool packed() const { return shards_.front().version() == ShardVersion::packed; }
 
-  // Reads sample `index` of epoch `epoch`; both spans have `sequence` items: targets[i] is the token behind
-  // tokens[i]. Throws InvalidInput for an index past the epoch, spans of other lengths and tokens outside the
-  // vocabulary. Any number of threads may call it.
+  // Reads sample `index` of epoch `epoch`; the spans have `sequence` items: targets[i] is the token behind
+  // tokens[i], or -1 where that is no target, begins[i] the index of the first token of tokens[i]'s document.
+  // `begins` may be empty unless the samples are packed. Throws InvalidInput for an index past the epoch,
+  // spans of other lengths and tokens outside the vocabulary. Any number of threads may call it.
   void sample(std::uint64_t epoch, std::uint64_t index, std::span<std::int32_t> tokens,
-              std::span<std::int32_t> targets) const;
+              std::span<std::int32_t> targets, std::span<std::int32_t> begins = {}) const;
 
   // Reads the sample at the position and moves on by one. Used by one thread at a time.
-  void next(std::span<std::int32_t> tokens, std::span<std::int32_t> targets);
+  void next(std::span<std::int32_t> tokens, std::span<std::int32_t> targets,
+            std::span<std::int32_t> begins = {});
   TokenPosition position() const { return position_; }
   // Throws InvalidInput that names the field if the position is not one of these shards, sampled like this.
   void seek(const TokenPosition& position);

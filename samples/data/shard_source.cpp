@@ -36,32 +36,53 @@ void ShardSource::fill(std::uint64_t step, Batch& result) const {
   const auto sequence = static_cast<std::size_t>(sampling_.sequence);
   result.tokens.resize(batch_ * sequence);
   result.targets.resize(batch_ * sequence);
-  const std::uint64_t first = batch_ * share_.rank / share_.ranks;
-  const std::uint64_t end = batch_ * (share_.rank + 1) / share_.ranks;
+  result.begins.resize(packed() ? batch_ * sequence : 0);
+  // The mean is over the targets of all samples, and only packed ones have fewer than tokens.
+  const BatchShare share = packed() ? BatchShare{} : share_;
+  const std::uint64_t first = batch_ * share.rank / share.ranks;
+  const std::uint64_t end = batch_ * (share.rank + 1) / share.ranks;
   for (std::uint64_t i = first; i < end; ++i) {
     const std::uint64_t number = step * batch_ + i;
     with_prefix(flag_ + ' ', [&] {
-      shards_.sample(number / samples(), number % samples(),
-                     std::span(result.tokens).subspan(i * sequence, sequence),
-                     std::span(result.targets).subspan(i * sequence, sequence));
+      shards_.sample(
+          number / samples(), number % samples(), std::span(result.tokens).subspan(i * sequence, sequence),
+          std::span(result.targets).subspan(i * sequence, sequence),
+          packed() ? std::span(result.begins).subspan(i * sequence, sequence) : std::span<std::int32_t>());
     });
   }
 }
 
-void ShardSource::sample(std::uint64_t index, std::span<std::int32_t> tokens,
-                         std::span<std::int32_t> targets) const {
-  with_prefix(flag_ + ' ', [&] { shards_.sample(0, index, tokens, targets); });
+void ShardSource::sample(std::uint64_t index, std::span<std::int32_t> tokens, std::span<std::int32_t> targets,
+                         std::span<std::int32_t> begins) const {
+  with_prefix(flag_ + ' ', [&] { shards_.sample(0, index, tokens, targets, begins); });
 }
 
 std::string ShardSource::fingerprint() const {
   std::string all;
   std::vector<std::int32_t> tokens;
+  const auto add = [&](std::span<const std::int32_t> numbers) {
+    all.append(reinterpret_cast<const char*>(numbers.data()), numbers.size_bytes());
+  };
   for (const TokenShard& shard : shards_.shards()) {
+    if (packed()) {
+      const auto length = static_cast<std::size_t>(shard.sequence());
+      tokens.resize(3 * length);
+      const std::span numbers(tokens);
+      all += fmt::format("{} packed tokens:", shard.size());
+      for (const std::int64_t index : {std::int64_t{0}, shard.size() / shard.sequence() - 1}) {
+        with_prefix(flag_ + ' ', [&] {
+          shard.read_packed(index, numbers.first(length), numbers.subspan(length, length),
+                            numbers.last(length), sampling_.vocabulary_size);
+        });
+        add(tokens);
+      }
+      continue;
+    }
     tokens.resize(static_cast<std::size_t>(std::min(shard.size(), looked_at)));
     all += fmt::format("{} tokens:", shard.size());
     for (const std::int64_t first : {std::int64_t{0}, shard.size() - std::ssize(tokens)}) {
       with_prefix(flag_ + ' ', [&] { shard.read(first, tokens, sampling_.vocabulary_size); });
-      all.append(reinterpret_cast<const char*>(tokens.data()), tokens.size() * sizeof tokens[0]);
+      add(tokens);
     }
   }
   return stowage::fingerprint(all);

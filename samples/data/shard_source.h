@@ -24,18 +24,19 @@ class ShardSource : public TokenSource {
               std::int64_t batch);
 
   // Reads only this share of each batch from here on: the part of `rank` among equal, consecutive parts. The
-  // other samples of a batch are token 0.
+  // other samples of a batch are token 0. Of packed samples all are read.
   void take_share(BatchShare share) { share_ = share; }
 
   // Throw InvalidInput, as above, for a token outside the vocabulary that they find later.
   void fill(std::uint64_t step, Batch& result) const override;
   std::uint64_t samples() const override { return shards_.samples_per_epoch(); }
-  void sample(std::uint64_t index, std::span<std::int32_t> tokens,
-              std::span<std::int32_t> targets) const override;
+  bool packed() const override { return shards_.packed(); }
+  void sample(std::uint64_t index, std::span<std::int32_t> tokens, std::span<std::int32_t> targets,
+              std::span<std::int32_t> begins) const override;
 
   const TokenShards& shards() const { return shards_; }
-  // Returns a fingerprint of the shards' lengths and of the first and last 4096 tokens of each, wherever the
-  // files lie.
+  // Returns a fingerprint of the shards' lengths and of the first and last 4096 tokens of each, of packed
+  // ones their first and last sample, wherever the files lie.
   std::string fingerprint() const;
   // Returns the epoch and the sample that a step begins with.
   std::map<std::string, std::int64_t> position(std::uint64_t step) const;

@@ -160,8 +160,8 @@ void BatchSource::fill(std::uint64_t step, Batch& result) const {
   }
 }
 
-void BatchSource::sample(std::uint64_t index, std::span<std::int32_t> tokens,
-                         std::span<std::int32_t> targets) const {
+void BatchSource::sample(std::uint64_t index, std::span<std::int32_t> tokens, std::span<std::int32_t> targets,
+                         std::span<std::int32_t> /*begins*/) const {
   copy(index * static_cast<std::uint64_t>(sequence_), tokens, targets);
 }
 

@@ -54,7 +54,9 @@ double bigram_entropy(std::string_view text);
 // A batch, whose vectors hold the rows of one sample after another; targets[i] is the byte after tokens[i].
 struct Batch {
   std::vector<std::int32_t> tokens;   // shape [batch * sequence]
-  std::vector<std::int32_t> targets;  // shape [batch * sequence]
+  std::vector<std::int32_t> targets;  // shape [batch * sequence]; negative: ignored
+  // Shape [batch * sequence], nn::AttentionOptions::begins; empty unless the source is packed.
+  std::vector<std::int32_t> begins{};
 };
 
 // A source of batches of samples. Safe to share between threads.
@@ -69,11 +71,14 @@ class TokenSource {
   // to call.
   virtual void fill(std::uint64_t step, Batch& result) const = 0;
 
-  // Samples one after another, for evaluation: their number without overlap, and each sample. Both spans have
-  // `sequence` items.
+  // Whether several documents share a sample (ModelConfig::packed).
+  virtual bool packed() const { return false; }
+
+  // Samples one after another, for evaluation: their number without overlap, and each sample. The spans have
+  // `sequence` items; `begins` is empty unless the source is packed.
   virtual std::uint64_t samples() const = 0;
-  virtual void sample(std::uint64_t index, std::span<std::int32_t> tokens,
-                      std::span<std::int32_t> targets) const = 0;
+  virtual void sample(std::uint64_t index, std::span<std::int32_t> tokens, std::span<std::int32_t> targets,
+                      std::span<std::int32_t> begins) const = 0;
 };
 
 // Draws batches: where sample `i` of step `s` starts is Philox4x32-10 of (seed, s, i), so that a
@@ -88,8 +93,8 @@ class BatchSource : public TokenSource {
 
   void fill(std::uint64_t step, Batch& result) const override;
   std::uint64_t samples() const override { return (size_ - 1) / static_cast<std::uint64_t>(sequence_); }
-  void sample(std::uint64_t index, std::span<std::int32_t> tokens,
-              std::span<std::int32_t> targets) const override;
+  void sample(std::uint64_t index, std::span<std::int32_t> tokens, std::span<std::int32_t> targets,
+              std::span<std::int32_t> begins) const override;
 
  private:
   void require_one_sample(const char* unit) const;

@@ -38,6 +38,7 @@ GptTask::GptTask(Options& options) : options_(options) {
   set_vocabulary(options, of_model ? options.model.vocabulary : tokenizer_->vocabulary_size(),
                  by_bytes() ? "a text's bytes are tokens: their number is" : "the tokenizer's is");
   open_training();
+  options.model.packed = shards_ && shards_->packed();
   if (options.evaluate_every > 0) open_evaluation();
 }
 
@@ -51,6 +52,14 @@ TokenSampling GptTask::sampling(bool shuffled) const {
           .shuffled = shuffled,
           .seed = options_.seed,
           .vocabulary_size = vocabulary()};
+}
+
+void GptTask::require_packable(const std::string& flag, const TokenSource& source) const {
+  if (source.packed() && options_.family->learned_positions)
+    throw InvalidInput(fmt::format(
+        "{}: its samples are packed of several documents, in which positions begin again, and {} has "
+        "a table of positions; give shards of whole samples, or a Llama by --init",
+        flag, options_.family->title));
 }
 
 void GptTask::take_text(const std::string& flag, std::string_view bytes, Text& text) const {
@@ -74,6 +83,7 @@ void GptTask::open_training() {
       throw InvalidInput(
           "--evaluate-every: of token shards nothing is held out; name others by --evaluation-data");
     shards_ = std::make_unique<ShardSource>("--data", place, sampling(true), options_.model.batch);
+    require_packable("--data", *shards_);
     return;
   }
   text_ = read_data(place);
@@ -88,6 +98,7 @@ void GptTask::open_evaluation() {
                 [&] { take_text("", split_text(text_, options_.evaluation_share).held_out, evaluation_); });
   } else if (means_shards(place)) {
     evaluated_shards_ = std::make_unique<ShardSource>("--evaluation-data", place, sampling(false), 1);
+    require_packable("--evaluation-data", *evaluated_shards_);
   } else {
     evaluation_text_ = read_data(place, "--evaluation-data");
     take_text("--evaluation-data " + place, evaluation_text_, evaluation_);
@@ -96,6 +107,7 @@ void GptTask::open_evaluation() {
 
 std::vector<std::span<const std::int32_t>> GptTask::inputs(std::uint64_t step) {
   (shards_ ? *shards_ : *training_.source).fill(step, batch_);
+  if (options_.model.packed) return {batch_.tokens, batch_.targets, batch_.begins};
   return {batch_.tokens, batch_.targets};
 }
 
@@ -163,25 +175,34 @@ Evaluation GptTask::evaluate(const ReadParameter& read) {
   const std::uint64_t all = std::min(source.samples(), options_.evaluation_samples);
   const std::int64_t at_once = samples_at_once(options_.model, all);
   GraphBuilder builder;
-  const ModelConfig sizes = without_dropout(options_.model, at_once);
+  ModelConfig sizes = without_dropout(options_.model, at_once);
+  sizes.packed = source.packed();
   const BuiltModel model = options_.family->build(builder, sizes);
-  const ForwardPass pass(builder.finish_without_update(model.loss), {model.tokens.id}, {model.logits.id});
+  std::vector<TensorId> inputs = {model.tokens.id};
+  if (sizes.packed) inputs.push_back(model.begins.id);
+  const ForwardPass pass(builder.finish_without_update(model.loss), inputs, {model.logits.id});
 
   const auto sequence = static_cast<std::size_t>(sizes.sequence);
   Batch batch;
   batch.tokens.resize(static_cast<std::size_t>(at_once) * sequence);
   batch.targets.resize(batch.tokens.size());
+  batch.begins.resize(sizes.packed ? batch.tokens.size() : 0);
   Score sum;
   for (std::uint64_t first = 0; first < all; first += static_cast<std::uint64_t>(at_once)) {
     std::fill(batch.targets.begin(), batch.targets.end(), -1);
     const std::uint64_t end = std::min(all, first + static_cast<std::uint64_t>(at_once));
     for (std::uint64_t i = first; i < end; ++i) {
+      const auto of_sample = [&](std::vector<std::int32_t>& all_samples) {
+        return all_samples.empty() ? std::span<std::int32_t>()
+                                   : std::span(all_samples).subspan((i - first) * sequence, sequence);
+      };
       // The samples are spread evenly over the source.
-      source.sample(i * (source.samples() / all),
-                    std::span(batch.tokens).subspan((i - first) * sequence, sequence),
-                    std::span(batch.targets).subspan((i - first) * sequence, sequence));
+      source.sample(i * (source.samples() / all), of_sample(batch.tokens), of_sample(batch.targets),
+                    of_sample(batch.begins));
     }
-    const auto results = pass.run({batch.tokens}, read);
+    std::vector<std::span<const std::int32_t>> given = {batch.tokens};
+    if (sizes.packed) given.emplace_back(batch.begins);
+    const auto results = pass.run(given, read);
     sum += score(floats_of(results[0]), sizes.vocabulary, batch.targets);
   }
   const double perplexity = std::exp(sum.mean());

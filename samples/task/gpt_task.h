@@ -44,6 +44,7 @@ class GptTask : public Task {
   TokenSampling sampling(bool shuffled) const;
   void open_training();
   void open_evaluation();
+  void require_packable(const std::string& flag, const TokenSource& source) const;
   void take_text(const std::string& flag, std::string_view bytes, Text& text) const;
 
   const Options& options_;

@@ -20,6 +20,8 @@ constexpr std::int64_t keys_of_mistral = 8;  // values of absent fields in trans
 constexpr std::int64_t keys_of_qwen = 32;
 constexpr std::int64_t head_width_of_qwen3 = 128;
 constexpr double usual_theta = 10000;
+constexpr std::int64_t usual_window = 4096;
+constexpr std::int64_t usual_first_window = 28;  // max_window_layers
 
 // Returns nullopt for a field that is absent or null.
 std::optional<JsonField> present(const JsonField& root, const char* name) {
@@ -178,18 +180,20 @@ void set_windows(const JsonField& root, std::int64_t window, std::int64_t first,
   config.windows = any ? windows : std::vector<std::int64_t>();
 }
 
+// Returns 0 where the field is null.
 std::int64_t window_of(const JsonField& root) {
-  const JsonField field = root.member("sliding_window");
-  return field.is_null() ? 0 : size_in_config(field, most_of_others);
+  const auto field = root.optional_member("sliding_window");
+  if (!field) return usual_window;
+  return field->is_null() ? 0 : size_in_config(*field, most_of_others);
 }
 
 void read_qwen_windows(const JsonField& root, ModelConfig& config) {
   const std::int64_t window = flag(root, "use_sliding_window", false) ? window_of(root) : 0;
   std::int64_t first = 0;
   if (window > 0 && !present(root, "layer_types")) {
-    const JsonField field = root.member("max_window_layers");
-    first = field.integer();
-    if (first < 0) field.refuse(fmt::format("is {}; at least 0 is supported", first));
+    const auto field = root.optional_member("max_window_layers");
+    first = field ? field->integer() : usual_first_window;
+    if (first < 0) field->refuse(fmt::format("is {}; at least 0 is supported", first));
   }
   set_windows(root, window, first, config);
 }

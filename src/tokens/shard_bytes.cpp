@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
+#include <iterator>
 
 #include "stowage/error.h"
 
@@ -14,11 +16,16 @@ static_assert(std::endian::native == std::endian::little, "shards are little-end
 
 constexpr std::int32_t two_byte_magic = 20240520;
 constexpr std::int32_t four_byte_magic = 20240801;
+constexpr std::int32_t packed_magic = 20261128;
 constexpr std::int32_t evaluation_magic = 20240522;
 
-std::int32_t magic_of(ShardVersion version) {
-  return version == ShardVersion::two_bytes ? two_byte_magic : four_byte_magic;
-}
+struct Magic {
+  std::int32_t magic;
+  ShardVersion version;
+};
+constexpr Magic magics[] = {{two_byte_magic, ShardVersion::two_bytes},
+                            {four_byte_magic, ShardVersion::four_bytes},
+                            {packed_magic, ShardVersion::packed}};
 
 std::int32_t field(std::string_view bytes, std::size_t index) {
   std::int32_t value = 0;
@@ -39,16 +46,21 @@ ShardVersion version_of(std::string_view bytes, const std::string& name) {
   if (magic == evaluation_magic)
     refuse_shard(name, "'magic' is {}: this is a file of evaluation questions; give one of training tokens",
                  magic);
-  if (magic != two_byte_magic && magic != four_byte_magic) {
-    refuse_shard(name, "'magic' is {}, not {} or {}; give a token shard as llm.c writes them", magic,
-                 two_byte_magic, four_byte_magic);
+  const auto* const known = std::find_if(std::begin(magics), std::end(magics),
+                                         [&](const Magic& each) { return each.magic == magic; });
+  if (known == std::end(magics)) {
+    refuse_shard(name, "'magic' is {}, not {}, {} or {}; give a token shard as llm.c or stowage writes them",
+                 magic, two_byte_magic, four_byte_magic, packed_magic);
   }
-  const ShardVersion expected = magic == two_byte_magic ? ShardVersion::two_bytes : ShardVersion::four_bytes;
-  if (version != static_cast<std::int32_t>(expected)) {
+  if (version != static_cast<std::int32_t>(known->version)) {
     refuse_shard(name, "'version' is {}, but with the magic {} only {} is known; write the shard anew",
-                 version, magic, static_cast<std::int32_t>(expected));
+                 version, magic, static_cast<std::int32_t>(known->version));
   }
-  return expected;
+  return known->version;
+}
+
+std::int32_t integer_at(std::string_view bytes, std::int64_t index) {
+  return field(bytes, static_cast<std::size_t>(index));
 }
 
 }  // namespace
@@ -59,11 +71,13 @@ ShardVersion shard_version_for(std::int32_t vocabulary_size) {
   return vocabulary_size <= UINT16_MAX + 1 ? ShardVersion::two_bytes : ShardVersion::four_bytes;
 }
 
-std::string shard_header(ShardVersion version, std::int64_t tokens) {
+std::string shard_header(ShardVersion version, std::int64_t tokens, std::int64_t sequence) {
   std::array<std::int32_t, shard_header_bytes / sizeof(std::int32_t)> fields{};
-  fields[0] = magic_of(version);
+  for (const auto& [magic, of] : magics)
+    if (of == version) fields[0] = magic;
   fields[1] = static_cast<std::int32_t>(version);
   fields[2] = static_cast<std::int32_t>(tokens);
+  fields[3] = static_cast<std::int32_t>(sequence);
   return {reinterpret_cast<const char*>(fields.data()), shard_header_bytes};
 }
 
@@ -88,14 +102,26 @@ ShardBytes parse_shard(std::string_view bytes, const std::string& name) {
   const std::int64_t count = field(bytes, 2);
   if (count <= 0)
     refuse_shard(name, "'tokens' in the header is {}; give a shard with at least one token", count);
+  const bool packed = version == ShardVersion::packed;
+  const std::int64_t sequence = packed ? field(bytes, 3) : 0;
+  if (packed && (sequence <= 0 || count % sequence != 0))
+    refuse_shard(name,
+                 "'sequence' in the header is {}, which does not divide {} tokens; write the shard anew",
+                 sequence, count);
+  const auto all = static_cast<std::uint64_t>(count);
+  const std::uint64_t token_bytes = all * bytes_per_token(version);
   const std::uint64_t expected =
-      shard_header_bytes + static_cast<std::uint64_t>(count) * bytes_per_token(version);
+      shard_header_bytes + token_bytes + (packed ? all * (sizeof(std::int32_t) + 1) : 0);
   if (bytes.size() != expected) {
     refuse_shard(name,
                  "'tokens' in the header is {}, which makes {} bytes, but the file has {}; copy it anew",
                  count, expected, bytes.size());
   }
-  return {version, bytes.substr(shard_header_bytes)};
+  ShardBytes shard{version, bytes.substr(shard_header_bytes, token_bytes), sequence};
+  if (!packed) return shard;
+  shard.begins = bytes.substr(shard_header_bytes + token_bytes, all * sizeof(std::int32_t));
+  shard.counts = bytes.substr(bytes.size() - all);
+  return shard;
 }
 
 void read_tokens(const ShardBytes& shard, const std::string& name, std::int64_t first,
@@ -114,6 +140,33 @@ void read_tokens(const ShardBytes& shard, const std::string& name, std::int64_t 
                    first + i, token, limit);
     }
     tokens[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(token);
+  }
+}
+
+void read_packed(const ShardBytes& shard, const std::string& name, std::int64_t index,
+                 const PackedSample& sample, std::int32_t vocabulary_size) {
+  const std::int64_t samples = shard.sequence == 0 ? 0 : shard.size() / shard.sequence;
+  if (index < 0 || index >= samples)
+    refuse_shard(name, "has {} packed samples; read one of them, not {}", samples, index);
+  const std::int64_t first = index * shard.sequence;
+  read_tokens(shard, name, first, sample.tokens, vocabulary_size);
+  std::int64_t document = 0;  // index of the first token of the document
+  for (std::int64_t i = 0; i < shard.sequence; ++i) {
+    const std::int64_t token = first + i;
+    const std::int32_t begin = integer_at(shard.begins, token);
+    if (begin != document && begin != i)
+      refuse_shard(name,
+                   "token {} begins its document at {} of its sample, not at {} or {}; write the shard anew",
+                   token, begin, document, i);
+    document = begin;
+    const auto at = static_cast<std::size_t>(i);
+    sample.begins[at] = begin;
+    const auto counts = static_cast<unsigned char>(shard.counts[static_cast<std::size_t>(token)]);
+    const bool has_next = i + 1 < shard.sequence && integer_at(shard.begins, token + 1) == begin;
+    if (counts > 1 || (counts == 1 && !has_next))
+      refuse_shard(name, "token {} has the mark {}; {} is possible; write the shard anew", token, counts,
+                   has_next ? "0 or 1" : "0, at the end of its document,");
+    sample.targets[at] = counts == 1 ? sample.tokens[at + 1] : -1;
   }
 }
 

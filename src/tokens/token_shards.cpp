@@ -32,9 +32,21 @@ const std::string& TokenShard::path() const { return contents_->path; }
 ShardVersion TokenShard::version() const { return contents_->bytes.version; }
 std::int64_t TokenShard::size() const { return contents_->bytes.size(); }
 
+std::int64_t TokenShard::sequence() const { return contents_->bytes.sequence; }
+
 void TokenShard::read(std::int64_t first, std::span<std::int32_t> tokens,
                       std::int32_t vocabulary_size) const {
   read_tokens(contents_->bytes, contents_->path, first, tokens, vocabulary_size);
+}
+
+void TokenShard::read_packed(std::int64_t index, std::span<std::int32_t> tokens,
+                             std::span<std::int32_t> targets, std::span<std::int32_t> begins,
+                             std::int32_t vocabulary_size) const {
+  for (const auto& span : {tokens, targets, begins})
+    if (std::ssize(span) != sequence())
+      throw InvalidInput(
+          fmt::format("'{}': packed samples have {} tokens; give room for these", path(), sequence()));
+  stowage::read_packed(contents_->bytes, path(), index, {tokens, targets, begins}, vocabulary_size);
 }
 
 namespace {
@@ -82,8 +94,17 @@ std::vector<std::string> paths_at_all(const std::vector<std::string>& places) {
   return all;
 }
 
-std::uint64_t samples_in(std::int64_t tokens, std::int64_t sequence) {
-  return static_cast<std::uint64_t>((tokens - 1) / sequence);
+std::uint64_t samples_in(const TokenShard& shard, std::int64_t sequence) {
+  const std::int64_t behind = shard.version() == ShardVersion::packed ? 0 : 1;  // the last target
+  return static_cast<std::uint64_t>((shard.size() - behind) / sequence);
+}
+
+void require_length(const TokenShard& shard, std::int64_t sequence) {
+  if (shard.version() == ShardVersion::packed && shard.sequence() != sequence)
+    throw InvalidInput(
+        fmt::format("'{}': its packed samples have {} tokens, and samples of {} are asked for; ask "
+                    "for those, or pack the data anew",
+                    shard.path(), shard.sequence(), sequence));
 }
 
 void require_same_version(const std::vector<TokenShard>& shards) {
@@ -106,8 +127,9 @@ TokenShards::TokenShards(const std::vector<std::string>& places, const TokenSamp
     throw InvalidInput("no token shards are named; give files, folders of *.bin or patterns");
   for (const std::string& path : paths_at_all(places)) shards_.emplace_back(path);
   require_same_version(shards_);
+  for (const TokenShard& shard : shards_) require_length(shard, sampling.sequence);
   for (const TokenShard& shard : shards_)
-    first_samples_.push_back(first_samples_.back() + samples_in(shard.size(), sampling.sequence));
+    first_samples_.push_back(first_samples_.back() + samples_in(shard, sampling.sequence));
   if (samples_per_epoch() == 0) {
     throw InvalidInput(fmt::format(
         "'{}': no shard has the {} tokens of one sample; give longer shards or a shorter sequence",
@@ -123,26 +145,35 @@ std::int64_t TokenShards::tokens() const {
 }
 
 void TokenShards::sample(std::uint64_t epoch, std::uint64_t index, std::span<std::int32_t> tokens,
-                         std::span<std::int32_t> targets) const {
+                         std::span<std::int32_t> targets, std::span<std::int32_t> begins) const {
   if (index >= samples_per_epoch())
     throw InvalidInput(fmt::format("sample {} is past the {} of an epoch; ask for one of these", index,
                                    samples_per_epoch()));
-  if (std::ssize(tokens) != sampling_.sequence || std::ssize(targets) != sampling_.sequence)
+  const bool may_lack_begins = begins.empty() && !packed();
+  if (std::ssize(tokens) != sampling_.sequence || std::ssize(targets) != sampling_.sequence ||
+      (std::ssize(begins) != sampling_.sequence && !may_lack_begins))
     throw InvalidInput(
-        fmt::format("a sample has {} tokens and as many targets; give room for these", sampling_.sequence));
+        fmt::format("a sample has {} tokens, as many targets and, where it is packed, beginnings; "
+                    "give room for these",
+                    sampling_.sequence));
   const std::uint64_t place =
       sampling_.shuffled ? permuted(index, samples_per_epoch(), sampling_.seed, epoch) : index;
   // The sample's shard is the last one that begins at or before it, which skips shards without samples.
   const auto behind = std::upper_bound(first_samples_.begin(), first_samples_.end(), place);
   const auto shard = static_cast<std::size_t>(behind - first_samples_.begin()) - 1;
-  const auto first = static_cast<std::int64_t>(place - first_samples_[shard]) * sampling_.sequence;
+  const auto of_shard = static_cast<std::int64_t>(place - first_samples_[shard]);
+  if (packed())
+    return shards_[shard].read_packed(of_shard, tokens, targets, begins, sampling_.vocabulary_size);
+  const std::int64_t first = of_shard * sampling_.sequence;
+  std::fill(begins.begin(), begins.end(), 0);
   shards_[shard].read(first, tokens, sampling_.vocabulary_size);
   std::copy(tokens.begin() + 1, tokens.end(), targets.begin());
   shards_[shard].read(first + sampling_.sequence, targets.last(1), sampling_.vocabulary_size);
 }
 
-void TokenShards::next(std::span<std::int32_t> tokens, std::span<std::int32_t> targets) {
-  sample(position_.epoch, position_.sample, tokens, targets);
+void TokenShards::next(std::span<std::int32_t> tokens, std::span<std::int32_t> targets,
+                       std::span<std::int32_t> begins) {
+  sample(position_.epoch, position_.sample, tokens, targets, begins);
   if (++position_.sample < samples_per_epoch()) return;
   position_.sample = 0;
   ++position_.epoch;

@@ -9,6 +9,7 @@
 #include "stowage/model_files.h"
 #include "stowage/safetensors.h"
 #include "tests/samples/run_program.h"
+#include "tests/support/packed_shard.h"
 #include "tests/support/temporary_folder.h"
 
 namespace stowage::samples {
@@ -116,6 +117,51 @@ TEST_P(TrainsARelativeOfLlama, HasTheSameBitsInLessMemory) {
   Words other = on;
   other.insert(other.end(), {"--table-rows", "0"});
   expect_refusal(run_train_gpt(with_more(other)), {"model.table_rows"});
+}
+
+// Documents of eight tokens, one or two of them in a sample; the fifth token of each is no target.
+std::string packed_documents(std::int64_t sequence) {
+  std::vector<std::int32_t> tokens, begins;
+  std::string counts;
+  for (std::int32_t i = 0; i < 64 * 8; ++i) {
+    tokens.push_back(i * i % 300);
+    begins.push_back(static_cast<std::int32_t>(i % sequence) / 8 * 8);
+    counts.push_back(i % 8 == 7 || i % 8 == 3 ? '\0' : '\1');
+  }
+  return test::packed_shard(sequence, tokens, begins, counts);
+}
+
+// The loss over targets alone, and no token sees another document: packed or not, it is the same.
+TEST_P(TrainsARelativeOfLlama, HasTheLossOfEachDocumentAlone) {
+  const std::string one = folder_.make("one.bin", packed_documents(8)),
+                    two = folder_.make("two.bin", packed_documents(16));
+  const auto on = [&](const std::string& data, const char* sequence, const char* batch, const Words& more) {
+    Words words = {"--data",   data,  "--evaluation-data", data,        "--sequence",       sequence,
+                   "--batch",  batch, "--device",          "simulated", "--init",           model_,
+                   "--warmup", "0",   "--steps",           "2",         "--evaluate-every", "2"};
+    words.insert(words.end(), more.begin(), more.end());
+    return well(run_train_gpt(words)).output;
+  };
+  const std::string alone = on(one, "8", "64", {}), packed = on(two, "16", "32", {});
+  const auto line_with = [](const std::string& output, const char* word) {
+    const std::size_t at = output.find(word);
+    return output.substr(at, output.find(", ", at) - at);  // without the perplexity
+  };
+  EXPECT_THAT(alone, HasSubstr("over 384 tokens not trained on"));
+  EXPECT_THAT(packed, HasSubstr("over 384 tokens not trained on"));
+  EXPECT_EQ(line_with(packed, "evaluation    loss"), line_with(alone, "evaluation    loss"));
+  const auto losses = [](const std::string& output) {
+    std::string all;
+    for (std::size_t at = output.find("  loss "); at != std::string::npos;
+         at = output.find("  loss ", at + 1))
+      all += output.substr(at, 13);
+    return all;
+  };
+  EXPECT_EQ(losses(packed), losses(alone));  // all documents in each step
+  expect_refusal(run_train_gpt({"--data", two, "--sequence", "16", "--device", "simulated"}),
+                 {"packed of several documents", "GPT-2"});
+  expect_refusal(run_train_gpt({"--data", two, "--sequence", "8", "--init", model_, "--device", "simulated"}),
+                 {"packed samples have 16 tokens"});
 }
 
 TEST_P(TrainsARelativeOfLlama, HasNoUseForBytes) {

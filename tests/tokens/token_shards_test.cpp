@@ -7,6 +7,7 @@
 #include <set>
 
 #include "tests/support/expect_refused.h"
+#include "tests/support/packed_shard.h"
 #include "tests/support/temporary_folder.h"
 
 namespace stowage {
@@ -146,6 +147,52 @@ TEST_F(TokenShardsTest, RefusesWrongSamples) {
   // The last target.
   test::expect_refused([&] { shards.sample(0, 1, four, four); },
                        "a.bin': token 8 is 8, but the vocabulary has 8");
+}
+
+// Two samples of three tokens: one document, then two.
+std::string packed_shard(std::int32_t first) {
+  Ids tokens(6);
+  std::iota(tokens.begin(), tokens.end(), first);
+  return test::packed_shard(3, tokens, {0, 0, 0, 0, 1, 1}, std::string("\1\1\0\0\1\0", 6));
+}
+
+TEST_F(TokenShardsTest, PackedSamplesAreAsTheyStand) {
+  folder_.make("a.bin", packed_shard(10));
+  folder_.make("b.bin", packed_shard(20));
+  TokenShards shards({folder_.file("")}, {.sequence = 3, .shuffled = false});
+  EXPECT_TRUE(shards.packed());
+  EXPECT_EQ(shards.samples_per_epoch(), 4U);
+  Ids tokens(3), targets(3), begins(3);
+  shards.next(tokens, targets, begins);
+  EXPECT_EQ(targets, (Ids{11, 12, -1}));
+  EXPECT_EQ(begins, (Ids{0, 0, 0}));
+  shards.sample(0, 3, tokens, targets, begins);
+  EXPECT_EQ(tokens, (Ids{23, 24, 25}));
+  EXPECT_EQ(targets, (Ids{-1, 25, -1}));
+  EXPECT_EQ(begins, (Ids{0, 1, 1}));
+  // Each comes once in an epoch, wherever reading begins.
+  TokenShards shuffled({folder_.file("")}, {.sequence = 3, .seed = 4});
+  std::set<std::int32_t> firsts;
+  for (std::uint64_t i = 0; i < 4; ++i) {
+    shuffled.sample(2, i, tokens, targets, begins);
+    firsts.insert(tokens[0]);
+  }
+  EXPECT_EQ(firsts, (std::set<std::int32_t>{10, 13, 20, 23}));
+  test::expect_refused([&] { shards.sample(0, 0, tokens, targets); },
+                       "a sample has 3 tokens, as many targets and");
+  test::expect_refused([&] { TokenShards({folder_.file("a.bin")}, {.sequence = 2}); },
+                       "its packed samples have 3 tokens, and samples of 2 are asked for");
+  test::expect_refused(
+      [&] {
+        TokenShards({folder_.file("a.bin"), shard("c.bin", 0, 9)}, {.sequence = 3});
+      },
+      "'version' is 1, but that of");
+  // Others have one document in a sample.
+  TokenShards plain({folder_.file("c.bin")}, {.sequence = 3, .shuffled = false});
+  EXPECT_FALSE(plain.packed());
+  begins = {7, 7, 7};
+  plain.next(tokens, targets, begins);
+  EXPECT_EQ(begins, (Ids{0, 0, 0}));
 }
 
 }  // namespace

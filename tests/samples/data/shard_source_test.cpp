@@ -8,6 +8,7 @@
 #include <set>
 
 #include "stowage/error.h"
+#include "tests/support/packed_shard.h"
 #include "tests/support/temporary_folder.h"
 
 namespace stowage::samples {
@@ -115,6 +116,36 @@ TEST(ShardSource, TheFingerprintIsOfTheTokensNotOfTheirPlace) {
   EXPECT_EQ(of("a.bin", 0, 21), of("b.bin", 0, 21));
   EXPECT_NE(of("a.bin", 0, 21), of("b.bin", 1, 21));
   EXPECT_NE(of("a.bin", 0, 21), of("b.bin", 0, 22));
+}
+
+// The mean of a batch is over the targets of all its samples, and a rank has to know them.
+TEST(ShardSource, OfPackedSamplesARankReadsAll) {
+  const TemporaryFolder folder;
+  std::vector<std::int32_t> tokens, begins;
+  for (std::int32_t i = 0; i < 24; ++i) {
+    tokens.push_back(i + 1);
+    begins.push_back(i % 3 == 2 ? 2 : 0);
+  }
+  std::string counts(24, '\0');
+  for (const std::size_t target : {0U, 6U, 9U, 15U}) counts[target] = '\1';
+  const std::string path = folder.make("a.bin", test::packed_shard(3, tokens, begins, counts));
+  ShardSource whole("--data", path, {.sequence = 3, .seed = 3, .vocabulary_size = 25}, 4);
+  EXPECT_TRUE(whole.packed());
+  ShardSource second("--data", path, {.sequence = 3, .seed = 3, .vocabulary_size = 25}, 4);
+  second.take_share({1, 2});
+  for (std::uint64_t step = 0; step < 3; ++step) {
+    Batch expected, found;
+    whole.fill(step, expected);
+    second.fill(step, found);
+    EXPECT_EQ(found.tokens, expected.tokens);
+    EXPECT_EQ(found.targets, expected.targets);
+    EXPECT_EQ(found.begins, expected.begins);
+    EXPECT_EQ(expected.begins, (std::vector<std::int32_t>{0, 0, 2, 0, 0, 2, 0, 0, 2, 0, 0, 2}));
+  }
+  // A mark of the first sample makes other data.
+  counts[0] = '\0';
+  const std::string other = folder.make("b.bin", test::packed_shard(3, tokens, begins, counts));
+  EXPECT_NE(ShardSource("--data", other, {.sequence = 3}, 1).fingerprint(), whole.fingerprint());
 }
 
 }  // namespace

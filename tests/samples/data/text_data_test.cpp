@@ -147,7 +147,7 @@ TEST(BatchSource, SamplesOneAfterAnother) {
   const BatchSource source(text, 1, 5, 1);
   EXPECT_EQ(source.samples(), 2U);
   std::vector<std::int32_t> tokens(5), targets(5);
-  source.sample(1, tokens, targets);
+  source.sample(1, tokens, targets, {});
   EXPECT_EQ(tokens, (std::vector<std::int32_t>{'f', 'g', 'h', 'i', 'j'}));
   EXPECT_EQ(targets, (std::vector<std::int32_t>{'g', 'h', 'i', 'j', 'k'}));
 }
