@@ -4,11 +4,12 @@
 // A file is a header of 256 little-endian 32-bit integers (magic, version, number of tokens, then zeros), and
 // the tokens: version 1 (magic 20240520) has two bytes for each, version 7 (magic 20240801) has four.
 //
-// Version 8 (magic 20261128) is Stowage's own, of packed samples, in each of which may be several documents.
-// Its header has the length of a sample behind the number of tokens, which is a multiple of it. Tokens have
-// four bytes. Behind all of them stand, for each token, the index within its sample of the first token of its
-// document (four bytes), and then, for each token, a byte that is 1 if the token behind it is a target, else
-// 0. A target is of the same document, so that the last token of a document has none.
+// Version 8 (magic 20261128) is Stowage's own, of packed samples, in each of which may be several documents:
+//   header  the fourth integer is the length of a sample, which divides the number of tokens
+//   tokens  four bytes each
+//   begins  four bytes for each token: the index within its sample of the first token of its document
+//   marks   a byte for each token: 1 if the token behind it is a target, else 0. A target is of the same
+//           document, so that the last token of a document has the mark 0
 #pragma once
 
 #include <cstdint>
@@ -36,8 +37,8 @@ class TokenShard {
   const std::string& path() const;
   ShardVersion version() const;
   std::int64_t size() const;  // number of tokens, at least one
-  std::int64_t sequence()
-      const;  // tokens of a packed sample; 0 in other versions, whose samples may have any
+  // Tokens of a packed sample; 0 in other versions, whose samples may have any.
+  std::int64_t sequence() const;
 
   // Sets tokens[i] to token `first` + i. Throws InvalidInput for a range past the end, and, unless
   // `vocabulary_size` is 0, for a token that is not below it, with the file's name and the token's place.
@@ -57,7 +58,7 @@ class TokenShard {
 // Writes a shard under a temporary name beside `path`, which becomes the file's name when it is complete.
 class TokenShardWriter {
  public:
-  // Throws InvalidInput naming `path` where it cannot be written. Writes no packed samples.
+  // Throws InvalidInput naming `path` where it cannot be written, and for packed samples.
   TokenShardWriter(const std::string& path, ShardVersion version);
   TokenShardWriter(const TokenShardWriter&) = delete;
   TokenShardWriter& operator=(const TokenShardWriter&) = delete;

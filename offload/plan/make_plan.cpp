@@ -211,7 +211,7 @@ class Planner::Parts {
     std::optional<RankedPlan> some;
     offer(resident().plan, resident().problem, budget, some);
     offer(least().plan, problems().front(), budget, some);
-    if (!some) some = cells().any_quickly(budget);
+    if (!some) some = cells().any(budget, settings_.fits_patience);
     if (EmulatedPlans* others = some ? nullptr : emulated()) others->improve(budget, settings_, some);
     return some.has_value();
   }

@@ -66,7 +66,8 @@ void add_data(CLI::App& app, Options& options) {
   const char* group = "Data";
   const bool gpt = options.program == Program::train_gpt;
   app.add_option("--data", options.data,
-                 gpt ? "text to learn, any file of bytes; or token shards of llm.c: a .bin file, a folder of "
+                 gpt ? "text to learn, any file of bytes; or token shards of llm.c or of packed samples: a "
+                       ".bin file, a folder of "
                        "them, or a pattern in quotes (required)"
                      : "text to learn: sentences end with a line or . ! ?, documents with a blank line "
                        "(required)")

@@ -205,6 +205,11 @@ Evaluation GptTask::evaluate(const ReadParameter& read) {
     const auto results = pass.run(given, read);
     sum += score(floats_of(results[0]), sizes.vocabulary, batch.targets);
   }
+  if (sum.targets == 0)
+    throw InvalidInput(
+        fmt::format("--evaluation-data {}: the {} samples that are evaluated have no target; give "
+                    "others, or more by --evaluation-samples",
+                    options_.evaluation_data, all));
   const double perplexity = std::exp(sum.mean());
   return {fmt::format("loss {:.4f}, perplexity {:.3f}, over {} {} not trained on", sum.mean(), perplexity,
                       grouped(sum.targets), by_bytes() && !shards_ ? "bytes" : "tokens"),

@@ -11,6 +11,9 @@ namespace stowage {
 class TokenShardWriter::File {
  public:
   File(const std::string& path, ShardVersion version) : version_(version), file_("", path, Writing::placed) {
+    if (version == ShardVersion::packed)
+      throw InvalidInput(
+          fmt::format("'{}': packed samples are not written here; give a version of llm.c", path));
     file_.write(shard_header(version, 0));
   }
 

@@ -102,17 +102,18 @@ std::uint64_t samples_in(const TokenShard& shard, std::int64_t sequence) {
 void require_length(const TokenShard& shard, std::int64_t sequence) {
   if (shard.version() == ShardVersion::packed && shard.sequence() != sequence)
     throw InvalidInput(
-        fmt::format("'{}': its packed samples have {} tokens, and samples of {} are asked for; ask "
-                    "for those, or pack the data anew",
-                    shard.path(), shard.sequence(), sequence));
+        fmt::format("'{}': its packed samples have {} tokens, and a sequence of {} is asked for; give a "
+                    "sequence of {}, or "
+                    "pack the data anew",
+                    shard.path(), shard.sequence(), sequence, shard.sequence()));
 }
 
 void require_same_version(const std::vector<TokenShard>& shards) {
   for (const TokenShard& shard : shards) {
     if (shard.version() == shards.front().version()) continue;
     throw InvalidInput(
-        fmt::format("'{}': 'version' is {}, but that of '{}' is {}; give shards of one tokenizer",
-                    shard.path(), static_cast<int>(shard.version()), shards.front().path(),
+        fmt::format("'{}': 'version' is {}, but that of '{}' is {}; give shards of one version", shard.path(),
+                    static_cast<int>(shard.version()), shards.front().path(),
                     static_cast<int>(shards.front().version())));
   }
 }

@@ -158,6 +158,12 @@ TEST_P(TrainsARelativeOfLlama, HasTheLossOfEachDocumentAlone) {
     return all;
   };
   EXPECT_EQ(losses(packed), losses(alone));  // all documents in each step
+  const std::string none = folder_.make(
+      "none.bin",
+      test::packed_shard(8, {1, 2, 3, 4, 5, 6, 7, 8}, std::vector<std::int32_t>(8), std::string(8, '\0')));
+  expect_refusal(run_train_gpt({"--data", one, "--evaluation-data", none, "--sequence", "8", "--init", model_,
+                                "--device", "simulated", "--steps", "1", "--evaluate-every", "1"}),
+                 {"--evaluation-data " + none, "have no target"});
   expect_refusal(run_train_gpt({"--data", two, "--sequence", "16", "--device", "simulated"}),
                  {"packed of several documents", "GPT-2"});
   expect_refusal(run_train_gpt({"--data", two, "--sequence", "8", "--init", model_, "--device", "simulated"}),

@@ -54,6 +54,8 @@ TEST(TokenShardWriter, RefusesWhatHasNoRoom) {
                        "none/x.bin: cannot be written (No such file");
   test::expect_refused([&] { TokenShardWriter(folder.file(""), ShardVersion::two_bytes); },
                        "this is a directory");
+  test::expect_refused([&] { TokenShardWriter(folder.file("packed.bin"), ShardVersion::packed); },
+                       "packed.bin': packed samples are not written here");
 }
 
 }  // namespace

@@ -180,8 +180,9 @@ TEST_F(TokenShardsTest, PackedSamplesAreAsTheyStand) {
   EXPECT_EQ(firsts, (std::set<std::int32_t>{10, 13, 20, 23}));
   test::expect_refused([&] { shards.sample(0, 0, tokens, targets); },
                        "a sample has 3 tokens, as many targets and");
-  test::expect_refused([&] { TokenShards({folder_.file("a.bin")}, {.sequence = 2}); },
-                       "its packed samples have 3 tokens, and samples of 2 are asked for");
+  test::expect_refused(
+      [&] { TokenShards({folder_.file("a.bin")}, {.sequence = 2}); },
+      "its packed samples have 3 tokens, and a sequence of 2 is asked for; give a sequence of 3");
   test::expect_refused(
       [&] {
         TokenShards({folder_.file("a.bin"), shard("c.bin", 0, 9)}, {.sequence = 3});

@@ -105,7 +105,7 @@ bool Cells::improve(const Budget& budget, std::optional<RankedPlan>& best) {
   bool is_complete = true;
   for (Budget next = budget;; next.host = best->plan.host_bytes) {
     const Search search = next.host < budget.host ? Search::again : Search::fastest;
-    is_complete &= improve_within(next, search, best);
+    is_complete &= improve_within(next, search, settings_.patience, best);
     if (!best || best->plan.host_bytes >= next.host || best->ranked_seconds >= wanted) break;
     wanted = wanted_seconds(best);
   }
@@ -113,9 +113,9 @@ bool Cells::improve(const Budget& budget, std::optional<RankedPlan>& best) {
   return is_complete;
 }
 
-std::optional<RankedPlan> Cells::any(const Budget& budget) {
+std::optional<RankedPlan> Cells::any(const Budget& budget, std::optional<std::size_t> patience) {
   std::optional<RankedPlan> found;
-  improve_within(budget, Search::any, found);
+  improve_within(budget, Search::any, patience.value_or(settings_.patience), found);
   return found;
 }
 
@@ -133,20 +133,8 @@ void Cells::offer_known(const Budget& budget, std::optional<RankedPlan>& best) c
   if (fastest != nullptr && (!best || fastest != &*best)) best = *fastest;
 }
 
-std::optional<RankedPlan> Cells::any_quickly(const Budget& budget) {
-  std::optional<RankedPlan> found;
-  improve_within(budget, Search::quick, found);
-  return found;
-}
-
-Bytes Cells::fewest_host_bytes(std::size_t device) {
-  const std::vector<Candidate*>& candidates = cell({device, hosts_.size()}, unlimited_seconds).candidates;
-  return candidates.empty() ? 0 : candidates.front()->of.host_bytes;
-}
-
-bool Cells::improve_within(const Budget& budget, Search search, std::optional<RankedPlan>& best) {
-  const bool is_quick = search == Search::quick;
-  const std::size_t patience = is_quick ? settings_.fits_patience : settings_.patience;
+bool Cells::improve_within(const Budget& budget, Search search, std::size_t patience,
+                           std::optional<RankedPlan>& best) {
   const auto above = std::upper_bound(devices_.begin(), devices_.end(), budget.device);
   const bool is_near_smallest =
       static_cast<double>(budget.device) <= settings_.fine_range * static_cast<double>(devices_.front());
@@ -154,13 +142,7 @@ bool Cells::improve_within(const Budget& budget, Search search, std::optional<Ra
   std::size_t in_vain = 0, unfit = 0;
   for (auto i = static_cast<std::size_t>(above - devices_.begin()); i-- > 0;) {
     const double before = wanted_seconds(best);
-    if (best && (search == Search::any || is_quick)) break;
-    // A rounded plan may take a little less than the choices that it comes from.
-    const Bytes fewest = is_quick ? fewest_host_bytes(i) : 0;
-    if (fewest - fewest / 32 > budget.host) {
-      if (++unfit == patience) break;
-      continue;
-    }
+    if (best && search == Search::any) break;
     const bool is_long = search == Search::again || work.rows + work.columns > settings_.most_work;
     const bool is_longest = work.rows + work.columns > settings_.longest_work;
     if (best && is_long && (is_longest || in_vain >= patience)) {
@@ -174,7 +156,13 @@ bool Cells::improve_within(const Budget& budget, Search search, std::optional<Ra
       work.columns += work_of(least_host);
       improve_by(least_host, budget, best);
     }
-    if (!best && fewest_host_bytes(i) > budget.host && ++unfit == patience) break;
+    if (!best) {
+      const Cell& least_host = cell({i, hosts_.size()}, unlimited_seconds);
+      // Less device memory needs no fewer host bytes.
+      const std::vector<Candidate*>& candidates = least_host.candidates;
+      const bool is_unfit = !candidates.empty() && candidates.front()->of.host_bytes > budget.host;
+      if (is_unfit && ++unfit == patience) break;
+    }
     in_vain = best && best->ranked_seconds < before ? 0 : in_vain + 1;
   }
   all_work_ += work.rows + work.columns;
@@ -211,7 +199,7 @@ bool Cells::improve_in_row(std::size_t device, const Budget& budget, Search sear
     (is_first ? work.rows : work.columns) += work_of(of);
     work.is_limited |= of.search.is_limited;
     improve_by(of, budget, best);
-    if (best && (search == Search::any || search == Search::quick)) return false;
+    if (best && search == Search::any) return false;
     const bool any_fits = std::any_of(of.candidates.begin(), of.candidates.end(), [&](const Candidate* each) {
       return each->of.host_bytes <= hosts_[h];
     });

@@ -50,11 +50,9 @@ class Cells {
   // whichever budget it was made for. `budget.device`: bytes of the arena, without Machine::overhead_bytes.
   // Returns whether the search came to its end rather than to its limits of work.
   bool improve(const Budget& budget, std::optional<RankedPlan>& best);
-  // Returns the first plan that a search for the budget finds, or none.
-  std::optional<RankedPlan> any(const Budget& budget);
-  // The same in less work: an amount of device memory is left out if the choices for its fewest host bytes
-  // take a thirtieth more than the budget, and PlannerSettings::fits_patience of these end the search.
-  std::optional<RankedPlan> any_quickly(const Budget& budget);
+  // Returns the first plan that a search for the budget finds, or none. `patience`: in
+  // place of the settings' own.
+  std::optional<RankedPlan> any(const Budget& budget, std::optional<std::size_t> patience = {});
   // Returns a plan of few host bytes whose arena is at most `device`: the first plan that the choices for the
   // fewest host bytes lead to. Returns none if no plan is found.
   std::optional<RankedPlan> least_host_plan(Bytes device);
@@ -93,12 +91,10 @@ class Cells {
     fastest,
     again,  // a search after one with a larger budget; PlannerSettings::patience alone ends it
     any,    // a search that ends with the first plan
-    quick,  // any_quickly
   };
   // Makes one search, from the largest cell that fits down.
-  bool improve_within(const Budget& budget, Search search, std::optional<RankedPlan>& best);
-  // Host bytes of the choices for the fewest; less device memory needs no fewer. 0: no choices fit.
-  Bytes fewest_host_bytes(std::size_t device);
+  bool improve_within(const Budget& budget, Search search, std::size_t patience,
+                      std::optional<RankedPlan>& best);
   // Replaces `best` by the fastest of all plans made so far that fit into the budget.
   void offer_known(const Budget& budget, std::optional<RankedPlan>& best) const;
   // Asks the cells of one device memory (an index). Adds the ops that it schedules to `work`. Returns whether
