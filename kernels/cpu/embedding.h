@@ -24,8 +24,8 @@ template <class T>
 void embedding_rows(const EmbeddingShape& shape, const std::int32_t* tokens, const T* table, const T* before,
                     T* y);
 
-// Of the tokens whose rows the table has: dtable[v] = sum, in token order, of dy[n] with token[n] ==
-// first_row + v. Columns are shared among threads.
+// Row v of dtable is the sum, in token order, of the rows dy[n] whose token[n] is first_row + v. Tokens whose
+// rows the table does not have are passed over. Columns are shared among threads.
 template <class T>
 void embedding_backward(const EmbeddingShape& shape, const std::int32_t* tokens, const T* dy, T* dtable);
 

@@ -8,67 +8,10 @@
 #include "kernels/cuda/pack.h"
 #include "kernels/cuda/reduce.h"
 #include "kernels/cuda/shared_memory.h"
+#include "kernels/cuda/softmax_row.h"
 #include "kernels/math/exponential.h"
 
 namespace stowage::cuda {
-
-inline constexpr int most_loss_threads = 512;
-inline constexpr float below_all = -3.0e38F;
-
-// Sum of exp(value - largest) over the values seen so far.
-struct SoftmaxSum {
-  float largest = below_all, sum = 0;
-
-  // Adds the first `count` of the values, with one rescaling for all. A NaN reaches the sum.
-  template <int size>
-  __device__ void add(const float (&values)[size], std::int64_t count) {
-    float top = largest;
-#pragma unroll
-    for (int k = 0; k < size; ++k) {
-      if (k < count) top = Largest::of(top, values[k]);
-    }
-    if (top > largest) {
-      sum *= exponential(largest - top);
-      largest = top;
-    }
-#pragma unroll
-    for (int k = 0; k < size; ++k) {
-      if (k < count) sum += exponential(values[k] - largest);
-    }
-  }
-
-  __device__ float log_of_sum() const { return largest + std::log(sum); }
-};
-
-// The whole block computes the sum of a row. `shared` holds one float for each warp.
-template <class T>
-__device__ SoftmaxSum softmax_sum_of(std::int64_t width, const T* x, bool aligned, float* shared) {
-  SoftmaxSum mine;
-  const std::int64_t step = static_cast<std::int64_t>(blockDim.x) * pack_size<T>;
-  for (std::int64_t i = static_cast<std::int64_t>(threadIdx.x) * pack_size<T>; i < width; i += step) {
-    mine.add(load_pack(x + i, width - i, aligned).values, width - i);
-  }
-  const float largest = reduce_block<Largest>(mine.largest, shared);
-  return {largest, reduce_block<Sum>(mine.sum * exponential(mine.largest - largest), shared)};
-}
-
-// Writes the gradient of a row, 0 unless it has a target; a target that is none of these columns changes
-// none.
-template <class T>
-__device__ void write_gradient(const Logits& shape, bool has_target, std::int64_t target, float log_sum_exp,
-                               float share, const T* x, T* y, bool aligned) {
-  const std::int64_t width = shape.columns;
-  const std::int64_t step = static_cast<std::int64_t>(blockDim.x) * pack_size<T>;
-  for (std::int64_t i = static_cast<std::int64_t>(threadIdx.x) * pack_size<T>; i < width; i += step) {
-    Pack<T> pack = load_pack(x + i, width - i, aligned);
-    for (int k = 0; k < pack_size<T>; ++k) {
-      const float weight = exponential(pack.values[k] - log_sum_exp) * share;
-      const bool counts = has_target && i + k < shape.vocabulary;
-      pack.values[k] = !counts ? 0.0F : i + k == target ? weight - share : weight;
-    }
-    store_pack(y + i, width - i, aligned, pack);
-  }
-}
 
 // Returns the target's logit; 0 if there is none.
 template <class T>
@@ -81,17 +24,6 @@ __device__ inline double row_loss(const Logits& shape, std::int64_t target, floa
   if (target < 0) return 0;
   if (target >= shape.vocabulary) return std::numeric_limits<double>::quiet_NaN();
   return static_cast<double>(log_sum_exp) - static_cast<double>(logit);
-}
-
-__device__ inline float share_of(double count, double loss_scale) {
-  return static_cast<float>(count == 0 ? 0 : loss_scale / count);
-}
-
-// The whole block counts the targets; `shared` holds one double for each warp.
-__device__ inline double counted(std::int64_t rows, const std::int32_t* targets, double* shared) {
-  double count = 0;
-  for (std::int64_t row = threadIdx.x; row < rows; row += blockDim.x) count += targets[row] >= 0 ? 1 : 0;
-  return reduce_block<Sum>(count, shared);
 }
 
 template <class T>
@@ -124,71 +56,6 @@ __global__ void cross_entropy_backward_kernel(Logits shape, const T* logits, con
   const std::int64_t row = blockIdx.x;
   write_gradient(shape, targets[row] >= 0, targets[row], log_sum_exp[row], share_of(*count, loss_scale),
                  logits + row * shape.columns, dlogits + row * shape.columns, aligned);
-}
-
-template <class T>
-__global__ void fold_logits_kernel(LogitBlock block, std::int64_t counted, const T* logits,
-                                   const std::int32_t* targets, const float* before, float* statistics,
-                                   bool aligned) {
-  __shared__ float shared[most_loss_threads / warp_size];
-  const std::int64_t row = blockIdx.x;
-  const std::int64_t target = targets[row];
-  SoftmaxSum of{0, 1};
-  float logit = 0;
-  if (target >= 0) {
-    const T* line = logits + row * block.columns;
-    of = softmax_sum_of(counted, line, aligned, shared);
-    logit = before == nullptr ? below_all : before[2 * block.rows + row];
-    if (before != nullptr) {
-      const SoftmaxSum seen{before[row], before[block.rows + row]};
-      const float largest = Largest::of(seen.largest, of.largest);
-      of = {largest,
-            seen.sum * exponential(seen.largest - largest) + of.sum * exponential(of.largest - largest)};
-    }
-    const std::int64_t here = target - block.first;
-    if (here >= 0 && here < counted) logit = static_cast<float>(line[here]);
-  }
-  if (threadIdx.x != 0) return;
-  statistics[row] = of.largest;
-  statistics[block.rows + row] = of.sum;
-  statistics[2 * block.rows + row] = logit;
-}
-
-// Launched as a single block.
-__global__ void loss_of_statistics_kernel(std::int64_t rows, const float* statistics,
-                                          const std::int32_t* targets, BatchTargets batch, double* loss) {
-  __shared__ double shared[most_loss_threads / warp_size];
-  const double count = counted(batch.rows, batch.targets, shared);
-  double sum = 0;
-  for (std::int64_t row = threadIdx.x; row < rows; row += blockDim.x) {
-    if (targets[row] < 0) continue;
-    const SoftmaxSum of{statistics[row], statistics[rows + row]};
-    const float logit = statistics[2 * rows + row];
-    sum += logit == below_all ? std::numeric_limits<double>::quiet_NaN()
-                              : static_cast<double>(of.log_of_sum()) - static_cast<double>(logit);
-  }
-  sum = reduce_block<Sum>(sum, shared);
-  if (threadIdx.x == 0) *loss = count == 0 ? 0 : sum / count;
-}
-
-__global__ void factors_of_statistics_kernel(std::int64_t rows, const float* statistics,
-                                             const std::int32_t* targets, const double* count,
-                                             double loss_scale, float* factors) {
-  const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (row >= rows) return;
-  const SoftmaxSum of{statistics[row], statistics[rows + row]};
-  factors[row] = of.log_of_sum();
-  factors[rows + row] = factors[2 * rows + row] = targets[row] < 0 ? 0.0F : share_of(*count, loss_scale);
-}
-
-template <class T>
-__global__ void differentiate_logits_kernel(LogitBlock block, std::int64_t counted,
-                                            const std::int32_t* targets, const float* factors, T* logits,
-                                            bool aligned) {
-  const std::int64_t row = blockIdx.x;
-  T* const line = logits + row * block.columns;
-  write_gradient({block.rows, counted, block.columns}, targets[row] >= 0, targets[row] - block.first,
-                 factors[row], factors[block.rows + row], line, line, aligned);
 }
 
 // Factor of kept exponentials: f16 would lose values below 2^-24.
@@ -362,15 +229,6 @@ inline BatchTargets whole_batch(const Logits& shape, const std::int32_t* targets
   return batch.rows > 0 ? batch : BatchTargets{shape.rows, targets};
 }
 
-// Returns a launch of one block for each row, with no more threads than the row's packs need.
-template <class T>
-LaunchShape loss_shape(const Logits& shape) {
-  const std::int64_t warps = blocks_for(shape.columns, static_cast<std::int64_t>(pack_size<T>) * warp_size);
-  return {{shape.rows}, static_cast<int>(std::min<std::int64_t>(warps * warp_size, most_loss_threads))};
-}
-
-inline constexpr LaunchShape one_block{{}, most_loss_threads};
-
 // Shared memory that every card from sm_80 on allows a block, less the kernel's static part.
 inline constexpr std::size_t most_row_bytes = (99 << 10) - 512;
 
@@ -393,40 +251,6 @@ void cross_entropy_backward(const Logits& shape, const T* logits, const std::int
   launch(cross_entropy_backward_kernel<T>, "cross_entropy_backward", loss_shape<T>(shape), stream, shape,
          logits, targets, log_sum_exp, count, loss_scale, dlogits,
          rows_are_aligned<T>(shape.columns, logits, dlogits));
-}
-
-inline std::int64_t counted_of(const LogitBlock& block) {
-  return std::clamp<std::int64_t>(block.vocabulary - block.first, 0, block.columns);
-}
-
-template <class T>
-void fold_logits(const LogitBlock& block, const T* logits, const std::int32_t* targets, const float* before,
-                 float* statistics, void* stream) {
-  launch(fold_logits_kernel<T>, "head_statistics", loss_shape<T>({block.rows, 0, block.columns}), stream,
-         block, counted_of(block), logits, targets, before, statistics,
-         rows_are_aligned<T>(block.columns, logits));
-}
-
-void loss_of_statistics(std::int64_t rows, const float* statistics, const std::int32_t* targets, double* loss,
-                        void* stream, BatchTargets batch) {
-  launch(loss_of_statistics_kernel, "head_loss", one_block, stream, rows, statistics, targets, batch, loss);
-}
-
-void factors_of_statistics(std::int64_t rows, const float* statistics, const std::int32_t* targets,
-                           double loss_scale, float* factors, void* stream, BatchTargets batch) {
-  auto* count = static_cast<double*>(kept_scratch(stream, "head_loss_backward"));
-  count_targets(batch.rows, batch.targets, count, stream);
-  launch(factors_of_statistics_kernel, "head_loss_backward",
-         {{blocks_for(rows, most_loss_threads)}, most_loss_threads}, stream, rows, statistics, targets, count,
-         loss_scale, factors);
-}
-
-template <class T>
-void differentiate_logits(const LogitBlock& block, const std::int32_t* targets, const float* factors,
-                          T* logits, void* stream) {
-  launch(differentiate_logits_kernel<T>, "head_backward", loss_shape<T>({block.rows, 0, block.columns}),
-         stream, block, counted_of(block), targets, factors, logits,
-         rows_are_aligned<T>(block.columns, logits));
 }
 
 template <class T>
@@ -465,14 +289,6 @@ template void cross_entropy(const Logits&, const Float16*, const std::int32_t*, 
 template void cross_entropy_backward(const Logits&, const Float16*, const std::int32_t*, const float*,
                                      Float16*, void*, BatchTargets, double);
 template void cross_entropy_in_place(const Logits&, const LossChunk&, Float16*, void*);
-template void fold_logits(const LogitBlock&, const float*, const std::int32_t*, const float*, float*, void*);
-template void differentiate_logits(const LogitBlock&, const std::int32_t*, const float*, float*, void*);
-template void fold_logits(const LogitBlock&, const Bfloat16*, const std::int32_t*, const float*, float*,
-                          void*);
-template void differentiate_logits(const LogitBlock&, const std::int32_t*, const float*, Bfloat16*, void*);
-template void fold_logits(const LogitBlock&, const Float16*, const std::int32_t*, const float*, float*,
-                          void*);
-template void differentiate_logits(const LogitBlock&, const std::int32_t*, const float*, Float16*, void*);
 
 STOWAGE_CUDA_KERNEL(log_sum_exp_kernel<float>);
 STOWAGE_CUDA_KERNEL(log_sum_exp_kernel<Bfloat16>);
@@ -486,14 +302,6 @@ STOWAGE_CUDA_KERNEL(cross_entropy_backward_kernel<Float16>);
 STOWAGE_CUDA_KERNEL(cross_entropy_in_place_kernel<float>);
 STOWAGE_CUDA_KERNEL(cross_entropy_in_place_kernel<Bfloat16>);
 STOWAGE_CUDA_KERNEL(cross_entropy_in_place_kernel<Float16>);
-STOWAGE_CUDA_KERNEL(fold_logits_kernel<float>);
-STOWAGE_CUDA_KERNEL(differentiate_logits_kernel<float>);
-STOWAGE_CUDA_KERNEL(fold_logits_kernel<Bfloat16>);
-STOWAGE_CUDA_KERNEL(differentiate_logits_kernel<Bfloat16>);
-STOWAGE_CUDA_KERNEL(fold_logits_kernel<Float16>);
-STOWAGE_CUDA_KERNEL(differentiate_logits_kernel<Float16>);
-STOWAGE_CUDA_KERNEL(loss_of_statistics_kernel);
-STOWAGE_CUDA_KERNEL(factors_of_statistics_kernel);
 STOWAGE_CUDA_KERNEL(count_targets_kernel);
 STOWAGE_CUDA_KERNEL(add_losses_kernel);
 STOWAGE_CUDA_KERNEL(add_loss_kernel);

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "stowage/error.h"
+#include "stowage/model_files.h"
 #include "tests/support/expect_refused.h"
 
 namespace stowage::samples {
@@ -108,6 +109,22 @@ TEST(Widened, KeepsValues) {
   const std::array<std::uint16_t, 3> halves = {0x3c00, 0xc000, 0x0001};
   std::memcpy(values.data(), widened(DataType::f16, std::as_bytes(std::span(halves))).data(), sizeof values);
   EXPECT_EQ(values, (std::array<float, 3>{1, -2, 0x1p-24F}));
+}
+
+// Generation computes with whole tables, and the graph that a model is read into may have them in blocks.
+TEST(StoredModel, BlocksOfATableAreJoined) {
+  Options options;
+  options.init = std::string(STOWAGE_ROOT) + "/tests/fixtures/model_files/llama";
+  options.initial = read_model_description(options.init);
+  options.family = options.initial->family;
+  options.model = options.initial->config;
+  options.model.padded_vocabulary = 320;
+  options.model.table_rows = 0;
+  const StoredModel whole = read_stored_model(options);
+  options.model.table_rows = 64;
+  const StoredModel blocks = read_stored_model(options);
+  EXPECT_EQ(blocks.parameters, whole.parameters);
+  EXPECT_EQ(blocks.parameters.at("lm_head.weight").size(), 320U * 32 * sizeof(float));
 }
 
 }  // namespace
