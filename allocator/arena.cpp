@@ -7,7 +7,10 @@
 namespace stowage {
 
 Arena::Arena(Device& device, Bytes bytes) {
-  if (bytes > 0) memory_ = DeviceMemory(device, MemoryKind::device, bytes);
+  if (bytes == 0) return;
+  memory_ = DeviceMemory(device, MemoryKind::device, bytes);
+  base_ = memory_.data();
+  bytes_ = bytes;
 }
 
 std::byte* Arena::at(Bytes offset, Bytes bytes) const {
@@ -15,7 +18,7 @@ std::byte* Arena::at(Bytes offset, Bytes bytes) const {
     throw InvalidInput(
         fmt::format("arena: {} bytes at offset {} asked of {}; keep the range inside the arena", bytes,
                     offset, this->bytes()));
-  return memory_.data() + offset;
+  return base_ + offset;
 }
 
 }  // namespace stowage

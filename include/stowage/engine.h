@@ -183,6 +183,12 @@ struct InputData {
   std::span<const std::int32_t> values;
 };
 
+// Returns the largest part of the plan's arena that holds nothing between two steps: residents alone stay.
+ByteRange free_between_steps(const Plan& plan);
+// Returns the graph by which an evaluation beside an engine of `lender` and `plan` is planned: `graph`
+// without the parameters that the plan keeps on the device. Ops use these where they are.
+Graph planned_beside(const Graph& graph, const Graph& lender, const Plan& plan);
+
 class Engine {
  public:
   // Graph and plan are copied; the device must outlive the engine. Parameters start from their
@@ -190,6 +196,15 @@ class Engine {
   // or an op without a kernel, OutOfMemory when the device cannot hold the plan's arena or the host its
   // buckets.
   Engine(Device& device, const Graph& graph, const Plan& plan, const EngineOptions& options = {});
+  // An engine that evaluates the model of `lender` between its steps, by a plan of planned_beside. Its arena
+  // is the part of the lender's arena that is free then (free_between_steps), and it takes each parameter
+  // from where the lender keeps it, by name: it has no memory of its own but for inputs, results and values
+  // that the plan offloads. Its steps drain the lender first, and are no steps of the lender. `read`, `write`
+  // and `fill` throw InvalidInput, since the values are the lender's; of `options` the seed, `initialise` and
+  // `first_step` mean nothing. The lender must outlive it. Throws InvalidInput for a graph that trains a
+  // parameter, has one that the lender's graph has not in the same type and shape, or is a rank's, and for a
+  // plan that does not fit; DeviceError, also from `step`, if the lender's values are lost.
+  Engine(Engine& lender, const Graph& graph, const Plan& plan, const EngineOptions& options = {});
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;

@@ -34,8 +34,14 @@ class Binder {
     bound_.label = bucket.name;
     bound_.name = fmt::format("{} {}", to_string(instruction_.kind), bucket.name);
     bound_.bytes = moved.bytes();
-    bound_.device = input_.arena.at(lifetime.offset + moved.begin, moved.bytes());
-    bound_.host = host_at(lifetime.bucket, moved);
+    if (is_lent(bucket))
+      bound_.moved = lent_parts(bucket, input_.arena.at(lifetime.offset, bucket.bytes), moved, input_.lent);
+    else
+      bound_.moved = {{input_.arena.at(lifetime.offset + moved.begin, moved.bytes()),
+                       host_at(lifetime.bucket, moved), moved.bytes()}};
+  }
+  bool is_lent(const Bucket& bucket) const {
+    return !input_.lent.empty() && bucket.kind == TensorKind::parameter;
   }
 
   void bind_op() {
@@ -101,8 +107,10 @@ class Binder {
     const Tensor& tensor = input_.graph.tensor(id);
     const TensorPlace place = input_.places[id];
     const bool on_host = runs_on_host(instruction_);
-    std::byte* const data = on_host ? host_at(place.bucket, {place.offset, place.offset + tensor.bytes()})
-                                    : device_at(place.bucket, place.offset);
+    std::byte* const lent = input_.lent.empty() || on_host ? nullptr : input_.lent[id].device;
+    std::byte* const data = lent != nullptr ? lent
+                            : on_host ? host_at(place.bucket, {place.offset, place.offset + tensor.bytes()})
+                                      : device_at(place.bucket, place.offset);
     if (data == nullptr)
       throw InvalidInput(fmt::format("the plan gives op '{}' no place for '{}' on the {}: plan again",
                                      bound_.label, tensor.name, on_host ? "host" : "device"));
@@ -217,6 +225,13 @@ std::vector<BoundInstruction> bind(const BindingInput& input) {
   }
   bind_lifetimes(input, bound);
   return bound;
+}
+
+std::vector<InstructionId> collectives_of(std::span<const BoundInstruction> bound) {
+  std::vector<InstructionId> collectives;
+  for (InstructionId id = 0; id < bound.size(); ++id)
+    if (bound[id].is_collective) collectives.push_back(id);
+  return collectives;
 }
 
 }  // namespace stowage

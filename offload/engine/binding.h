@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "allocator/arena.h"
+#include "offload/engine/lent.h"
 #include "offload/engine/step_events.h"
 #include "stowage/device.h"
 #include "stowage/graph.h"
@@ -40,13 +41,11 @@ struct DeviceRange {
 };
 
 struct BoundInstruction {
-  std::string label;   // name of the op, or of the transfer's bucket
-  std::string name;    // name in the device's reports: the op, or "prefetch <bucket>"
-  Bytes bytes = 0;     // bytes that the transfer moves, or that the op touches
-  double seconds = 0;  // modelled seconds; 0 for transfers
-  // Transfers.
-  std::byte* device = nullptr;
-  std::byte* host = nullptr;
+  std::string label;         // name of the op, or of the transfer's bucket
+  std::string name;          // name in the device's reports: the op, or "prefetch <bucket>"
+  Bytes bytes = 0;           // bytes that the transfer moves, or that the op touches
+  double seconds = 0;        // modelled seconds; 0 for transfers
+  std::vector<Moved> moved;  // of a transfer; one part, unless parameters are lent
   // Ops. One work per parity: the step before may still run when this one is enqueued.
   std::vector<Operand> reads;
   std::vector<Operand> writes;
@@ -77,6 +76,9 @@ struct BindingInput {
   const Arena& arena;
   std::span<std::byte* const> host;  // buffers by bucket; null for a bucket without a place on the host
   std::span<std::byte> undo;         // Plan::undo_bytes
+  // By tensor of the graph, where parameters are another engine's; else empty. Ops use those that are on the
+  // device in their place there, and transfers pass them over.
+  std::span<const LentParameter> lent;
   std::span<const StepContext, 2> steps;
 };
 
@@ -85,5 +87,7 @@ struct BindingInput {
 // an op without a kernel, an operand without a place, and bytes of a gradient that the gradient ring does not
 // have all at once.
 std::vector<BoundInstruction> bind(const BindingInput& input);
+
+std::vector<InstructionId> collectives_of(std::span<const BoundInstruction> bound);
 
 }  // namespace stowage

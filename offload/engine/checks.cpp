@@ -108,9 +108,46 @@ void check_plan(const Graph& graph, const Plan& plan, bool judge) {
                                  findings.size(), findings.front()));
 }
 
+void check_evaluation(const Graph& graph, const Plan& plan, const Plan& lender) {
+  for (const Tensor& tensor : graph.tensors)
+    if (tensor.kind == TensorKind::parameter && tensor.trained)
+      throw InvalidInput(
+          fmt::format("'{}' is trained, but an engine beside another evaluates alone: build the graph with "
+                      "GraphBuilder::Trained::none",
+                      tensor.name));
+  const Bytes free = free_between_steps(lender).bytes();
+  if (plan.device_peak_bytes > free)
+    throw InvalidInput(
+        fmt::format("the plan takes {}, and between two steps the engine's arena has {} free: plan "
+                    "within that",
+                    format_bytes(plan.device_peak_bytes), format_bytes(free)));
+}
+
 void check_ranks(const Graph& graph, const Communicator* communicator) {
   check_share(graph, communicator);
   check_collectives(graph);
+}
+
+void check_loss_scale(const StepOptions& options, std::uint64_t steps) {
+  const auto& given = options.loss_scale;
+  if (!given || (is_valid(*given) && given->skipped_steps <= steps)) return;
+  throw InvalidInput(
+      fmt::format("the loss scale {} with {} of {} steps skipped is none: give a power of two from {} to {}, "
+                  "as LossScale and next() have it",
+                  given->scale, given->skipped_steps, steps, LossScale::least, LossScale::most));
+}
+
+InstructionId loss_offload(const Graph& graph, const Plan& plan, std::span<const TensorPlace> places) {
+  InstructionId last = no_id;
+  for (InstructionId id = 0; id < plan.gate; ++id) {
+    const Instruction& instruction = plan.instructions[id];
+    if (instruction.kind == InstructionKind::offload &&
+        plan.lifetimes[instruction.lifetime].bucket == places[graph.loss].bucket)
+      last = id;
+  }
+  if (last == no_id)
+    throw InvalidInput("the plan never brings the loss to the host before its gate: plan again");
+  return last;
 }
 
 void expect_one_plan(Communicator& communicator, Device& device, const Plan& plan,

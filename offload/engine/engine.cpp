@@ -13,6 +13,7 @@
 #include "offload/engine/faults.h"
 #include "offload/engine/host_memory.h"
 #include "offload/engine/lanes.h"
+#include "offload/engine/lent.h"
 #include "offload/engine/non_finite.h"
 #include "offload/engine/registered_memory.h"
 #include "offload/engine/staging.h"
@@ -46,27 +47,6 @@ LaunchTable host_kernels_for(const Device& device, const EngineOptions& options)
   return options.kernels && computes_on_cpu ? *options.kernels : cpu_launch_table();
 }
 
-// The offload after which the host has the step's loss.
-InstructionId loss_offload(const Graph& graph, const Plan& plan, std::span<const TensorPlace> places) {
-  InstructionId last = no_id;
-  for (InstructionId id = 0; id < plan.gate; ++id) {
-    const Instruction& instruction = plan.instructions[id];
-    if (instruction.kind == InstructionKind::offload &&
-        plan.lifetimes[instruction.lifetime].bucket == places[graph.loss].bucket)
-      last = id;
-  }
-  if (last == no_id)
-    throw InvalidInput("the plan never brings the loss to the host before its gate: plan again");
-  return last;
-}
-
-std::vector<InstructionId> collectives_of(std::span<const BoundInstruction> bound) {
-  std::vector<InstructionId> collectives;
-  for (InstructionId id = 0; id < bound.size(); ++id)
-    if (bound[id].is_collective) collectives.push_back(id);
-  return collectives;
-}
-
 // True if the step's gradients were scaled out of the range of their type; a smaller scale may help.
 bool is_overflow(const StepReport& report, const StepOptions& options) {
   return options.loss_scale && options.loss_scale->scale > LossScale::least && std::isfinite(report.loss) &&
@@ -79,20 +59,13 @@ NonFiniteValue unsearched() {
   return value;
 }
 
-void check_loss_scale(const StepOptions& options, std::uint64_t steps) {
-  const auto& given = options.loss_scale;
-  if (!given || (is_valid(*given) && given->skipped_steps <= steps)) return;
-  throw InvalidInput(
-      fmt::format("the loss scale {} with {} of {} steps skipped is none: give a power of two from {} to {}, "
-                  "as LossScale and next() have it",
-                  given->scale, given->skipped_steps, steps, LossScale::least, LossScale::most));
-}
-
 }  // namespace
 
 class Engine::Implementation {
  public:
-  Implementation(Device& device, const Graph& graph, const Plan& plan, const EngineOptions& options);
+  // `lender`: null, or the engine whose parameters this one takes.
+  Implementation(Device& device, Implementation* lender, const Graph& graph, const Plan& plan,
+                 const EngineOptions& options);
   ~Implementation() { lanes_.settle(); }
 
   StepReport step(std::span<const InputData> inputs, const StepOptions& options);
@@ -101,6 +74,9 @@ class Engine::Implementation {
   State& settled_state();
   std::vector<Interval> last_timeline();
   std::span<const BucketId> unpinned() const { return host_.unpinned(); }
+  Device& device() { return device_; }
+  const Graph& graph() const { return graph_; }
+  const Plan& plan() const { return plan_; }
 
  private:
   std::optional<ReplayVerifier> verifier_for(bool wanted) const {
@@ -111,6 +87,8 @@ class Engine::Implementation {
   void require_values() const;
   bool expects_clipping() const { return clipped_in_a_row_ >= clipped_in_a_row; }
   void begin_step(std::span<const InputData> inputs, const StepOptions& options);
+  std::vector<LentParameter> borrowed() const;
+  void borrow();
   void run_to_gate(const StepOptions& options);
   void run_update(StepReport& report);
   double idle_seconds();
@@ -119,6 +97,7 @@ class Engine::Implementation {
   [[noreturn]] void fail(const std::exception& cause, bool counted);
 
   Device& device_;
+  Implementation* const lender_;
   Communicator* const communicator_;  // null: one device
   const Graph graph_;
   const Plan plan_;
@@ -129,6 +108,7 @@ class Engine::Implementation {
   const LaunchTable host_kernels_;
   const std::vector<TensorPlace> places_;
   const InstructionId loss_offload_;
+  const std::vector<LentParameter> lent_;  // empty unless there is a lender
   Arena arena_;
   const RegisteredMemory registered_;  // all memory that collectives read and write
   HostMemory host_;
@@ -142,13 +122,14 @@ class Engine::Implementation {
   StepRunner runner_;
   Staging staging_;
   Update update_;
-  State state_;
+  std::optional<State> state_;  // absent in an engine that has a lender
   Inputs inputs_;
   Measure measure_;
   const std::uint64_t speculations_;  // number of speculated updates in each step
 
   std::uint64_t completed_ = first_step_;
-  bool in_flight_ = false;     // work of the last completed step may still run
+  const Implementation* borrower_ = nullptr;  // engine whose residents are in this one's arena
+  bool in_flight_ = false;                    // work of the last completed step may still run
   bool was_drained_ = false;   // the last completed step was drained, and `drained_` is recorded
   bool events_stand_ = false;  // all events of the last completed step are recorded
   bool lost_ = false;
@@ -156,9 +137,10 @@ class Engine::Implementation {
   std::uint32_t clipped_in_a_row_ = 0;  // clipped steps in a row, up to the last one
 };
 
-Engine::Implementation::Implementation(Device& device, const Graph& graph, const Plan& plan,
-                                       const EngineOptions& options)
+Engine::Implementation::Implementation(Device& device, Implementation* lender, const Graph& graph,
+                                       const Plan& plan, const EngineOptions& options)
     : device_(device),
+      lender_(lender),
       communicator_(options.communicator),
       graph_(graph),
       plan_(plan),
@@ -169,12 +151,15 @@ Engine::Implementation::Implementation(Device& device, const Graph& graph, const
       host_kernels_(host_kernels_for(device, options)),
       places_(tensor_places(graph_, plan_)),
       loss_offload_(loss_offload(graph_, plan_, places_)),
-      arena_(device, plan_.device_peak_bytes),
+      lent_(borrowed()),
+      arena_(lender == nullptr
+                 ? Arena(device, plan_.device_peak_bytes)
+                 : Arena(lender->arena_, free_between_steps(lender->plan_).begin, plan_.device_peak_bytes)),
       registered_(communicator_, arena_.at(0, plan_.device_peak_bytes), plan_.device_peak_bytes),
-      host_(device, plan_, pageable_fallback_),
+      host_(device, plan_, pageable_fallback_, lender != nullptr),
       lanes_(device, plan_),
       bound_(bind({graph_, plan_, kernels_, host_kernels_, lanes_.streams(), options.machine, places_, arena_,
-                   host_.buckets(), host_.undo(), contexts_})),
+                   host_.buckets(), host_.undo(), lent_, contexts_})),
       events_(device, plan_, {plan_.gate, loss_offload_}, options.measurement, collectives_of(bound_)),
       first_start_(device),
       drained_(device),
@@ -183,12 +168,41 @@ Engine::Implementation::Implementation(Device& device, const Graph& graph, const
       runner_(device, communicator_, plan_, lanes_, events_, bound_),
       staging_(device, lanes_, host_.spare(), pageable_fallback_),
       update_(device, plan_, lanes_, runner_, bound_, pageable_fallback_),
-      state_(staging_, graph_, plan_, places_, host_, arena_),
       inputs_(graph_, places_, host_),
       measure_(device, plan_, events_),
       speculations_(static_cast<std::uint64_t>(std::count_if(
           bound_.begin(), bound_.end(), [](const auto& each) { return each.undo != nullptr; }))) {
-  state_.initialise(seed_, options.initialise);
+  if (lender_ != nullptr) return;
+  state_.emplace(staging_, graph_, plan_, places_, host_, arena_);
+  state_->initialise(seed_, options.initialise);
+}
+
+// Returns the lender's places of the graph's parameters, by tensor.
+std::vector<LentParameter> Engine::Implementation::borrowed() const {
+  if (lender_ == nullptr) return {};
+  const std::vector<TensorId> there = parameters_of(lender_->graph_, graph_);
+  std::vector<LentParameter> lent(there.size());
+  for (TensorId id = 0; id < there.size(); ++id)
+    if (there[id] != no_id) lent[id] = lender_->state_->lent(there[id]);
+  return lent;
+}
+
+// Makes the lender's values and its arena ready for a step.
+void Engine::Implementation::borrow() {
+  lender_->require_values();
+  lender_->drain();
+  if (lender_->borrower_ == this) return;
+  lender_->borrower_ = nullptr;
+  lender_->state_->refresh_lent();
+  for (const Lifetime& lifetime : plan_.lifetimes) {
+    const Bucket& bucket = plan_.buckets[lifetime.bucket];
+    if (lifetime.end != no_id || bucket.kind != TensorKind::parameter) continue;
+    for (const Moved& part :
+         lent_parts(bucket, arena_.at(lifetime.offset, bucket.bytes), {0, bucket.bytes}, lent_))
+      device_.copy(lanes_[LaneRole::h2d], part.device, part.host, part.bytes, bucket.name);
+  }
+  device_.synchronise_lane(lanes_[LaneRole::h2d]);
+  lender_->borrower_ = this;
 }
 
 void Engine::Implementation::require_values() const {
@@ -208,12 +222,14 @@ void Engine::Implementation::require_values() const {
 void Engine::Implementation::begin_step(std::span<const InputData> inputs, const StepOptions& options) {
   try {
     require_values();
+    borrower_ = nullptr;
     check_loss_scale(options, completed_);
     if (options.loss_scale && plan_.optimizer_in_backward)
       throw InvalidInput(
           "a loss scale is for steps that may be left out, and the plan makes updates before it is known "
           "whether they are: plan without the optimizer in backward, or give no loss scale");
     inputs_.load(inputs);
+    if (lender_ != nullptr) borrow();
   } catch (const std::exception& error) {
     if (communicator_ != nullptr) communicator_->abort(error.what());
     throw;
@@ -237,6 +253,7 @@ StepReport Engine::Implementation::step(std::span<const InputData> inputs, const
   report.peer_bytes = static_cast<Bytes>(runner_.received_bytes() - received);
   if (verifier_) report.d2h_bytes -= verifier_->copied_bytes();
   if (verifier_) report.verified_replays = verifier_->replays();
+  if (lender_ != nullptr) drain();
   report.device_peak_bytes = after.highest_device_byte;
   return report;
 }
@@ -370,9 +387,12 @@ void Engine::Implementation::drain() {
 }
 
 State& Engine::Implementation::settled_state() {
+  if (!state_)
+    throw InvalidInput("an engine that evaluates another has no values of its own: ask that one for them");
   require_values();
   drain();
-  return state_;
+  borrower_ = nullptr;
+  return *state_;
 }
 
 std::vector<Interval> Engine::Implementation::last_timeline() {
@@ -397,7 +417,17 @@ Engine::Engine(Device& device, const Graph& graph, const Plan& plan, const Engin
   });
   // expect_one_plan needs no or_abort, since it throws on all ranks.
   if (options.communicator != nullptr) expect_one_plan(*options.communicator, device, plan, options);
-  or_abort([&] { implementation_ = std::make_unique<Implementation>(device, graph, plan, options); });
+  or_abort(
+      [&] { implementation_ = std::make_unique<Implementation>(device, nullptr, graph, plan, options); });
+}
+
+Engine::Engine(Engine& lender, const Graph& graph, const Plan& plan, const EngineOptions& options) {
+  check_ranks(graph, nullptr);
+  const Plan& beside = lender.implementation_->plan();
+  check_evaluation(graph, plan, beside);
+  check_plan(planned_beside(graph, lender.implementation_->graph(), beside), plan, options.validate);
+  implementation_ = std::make_unique<Implementation>(lender.implementation_->device(),
+                                                     lender.implementation_.get(), graph, plan, options);
 }
 
 Engine::~Engine() = default;

@@ -308,6 +308,13 @@ EngineGroup::~EngineGroup() = default;
 
 std::size_t EngineGroup::size() const { return implementation_->size(); }
 
+Engine& EngineGroup::only() {
+  if (size() > 1)
+    throw InvalidInput(
+        fmt::format("the group has {} engines: ask it for the only one of one device", size()));
+  return *implementation_->engines().front();
+}
+
 StepReport EngineGroup::step(std::span<const InputData> inputs, const StepOptions& options) {
   return implementation_->step(inputs, options);
 }

@@ -6,14 +6,16 @@
 
 namespace stowage {
 
-HostMemory::HostMemory(Device& device, const Plan& plan, bool pageable_fallback)
+HostMemory::HostMemory(Device& device, const Plan& plan, bool pageable_fallback, bool lent)
     : device_(device), pageable_fallback_(pageable_fallback), pool_(device) {
   std::byte* const ring = add_ring(plan);
   for (const Bucket& bucket : plan.buckets) {
     const std::string what = "bucket '" + bucket.name + "'";
     const std::size_t fallen_back = fallen_back_.size();
     std::byte* data = nullptr;
-    if (bucket.in_ring())
+    if (lent && bucket.kind == TensorKind::parameter)
+      data = nullptr;
+    else if (bucket.in_ring())
       data = ring + *bucket.place_in(MemoryId::host)->ring_offset;
     else if (bucket.on_host())
       data = bucket.pinned() ? add_pinned(bucket.bytes, what) : add_pageable(bucket.bytes, what);

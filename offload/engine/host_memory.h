@@ -17,8 +17,9 @@ class HostMemory {
   // Allocates zeroed memory, page-locked where the plan says `pinned`, else pageable. The device provides all
   // of it (MemoryKind) from the host memory that is next to it, so a rank's state is near its device.
   // Pageable pages are allocated on first touch. With `pageable_fallback`, buckets that cannot be page-locked
-  // are pageable, too. The device must outlive it. Throws OutOfMemory.
-  HostMemory(Device& device, const Plan& plan, bool pageable_fallback = false);
+  // are pageable, too. Parameters have no memory if they are `lent` by another engine. The device must
+  // outlive it. Throws OutOfMemory.
+  HostMemory(Device& device, const Plan& plan, bool pageable_fallback = false, bool lent = false);
 
   // Returns a 64-byte aligned address, or null for a bucket without a place on the host.
   std::byte* bucket(BucketId id) const { return buckets_[id]; }

@@ -148,6 +148,22 @@ void State::fill(TensorId tensor, const Staging::FillPiece& piece) {
   }
 }
 
+LentParameter State::lent(TensorId parameter) const {
+  const Home& first = homes(parameter).front();
+  const Bytes bytes = graph_.tensor(parameter).bytes();
+  // Slices of a parameter are in one bucket, one behind the other.
+  return {first.device, first.device == nullptr ? first.host : nullptr, bytes};
+}
+
+void State::refresh_lent() {
+  for (TensorId id = 0; id < graph_.tensors.size(); ++id) {
+    if (graph_.tensor(id).kind != TensorKind::parameter) continue;
+    for (const Home& home : homes_[id])
+      if (home.device != nullptr && !home.device_leads)
+        staging_.upload(home.device, {home.host, home.end - home.begin});
+  }
+}
+
 Inputs::Inputs(const Graph& graph, std::span<const TensorPlace> places, const HostMemory& host)
     : graph_(graph) {
   for (TensorId id = 0; id < graph.tensors.size(); ++id) {

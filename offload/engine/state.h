@@ -34,6 +34,12 @@ class State {
   // As Engine::fill.
   void fill(TensorId tensor, const Staging::FillPiece& piece);
 
+  // Returns the place of a parameter for another engine: on the device if it stays there, else on the host.
+  LentParameter lent(TensorId parameter) const;
+  // Brings the parts of lent parameters that the host updates to the device, for those that stay there.
+  // Requires that nothing is in flight.
+  void refresh_lent();
+
  private:
   // A place of bytes [begin, end) of a tensor's value: of the whole value or of one slice. A parameter that
   // stays on the device and is updated on the host has a place on both.

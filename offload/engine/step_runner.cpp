@@ -37,10 +37,12 @@ void StepRunner::enqueue_work(InstructionId id, Parity parity) {
   BoundInstruction& bound = bound_[id];
   switch (instruction.kind) {
     case InstructionKind::prefetch:
-      device_.copy(lane, bound.device, bound.host, bound.bytes, bound.name);
+      for (const Moved& part : bound.moved)
+        device_.copy(lane, part.device, part.host, part.bytes, bound.name);
       break;
     case InstructionKind::offload:
-      device_.copy(lane, bound.host, bound.device, bound.bytes, bound.name);
+      for (const Moved& part : bound.moved)
+        device_.copy(lane, part.host, part.device, part.bytes, bound.name);
       break;
     case InstructionKind::launch:
     case InstructionKind::recompute:

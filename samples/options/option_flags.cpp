@@ -278,7 +278,7 @@ void add_output(CLI::App& app, Options& options, RawOptions& raw) {
       ->type_name("NAME");
 }
 
-void add_evaluation(CLI::App& app, Options& options) {
+void add_evaluation(CLI::App& app, Options& options, RawOptions& raw) {
   const char* group = "Evaluation";
   const bool gpt = options.program == Program::train_gpt;
   const auto some = quiet(CLI::Range(std::uint64_t{0}, std::uint64_t{1} << 40));
@@ -300,6 +300,14 @@ void add_evaluation(CLI::App& app, Options& options) {
                      : "evaluate this text instead of the tail")
       ->group(group)
       ->type_name(gpt ? "FILE|DIR" : "FILE");
+  if (gpt)
+    app.add_option(
+           "--evaluate-on", raw.evaluate_on,
+           "device: between steps, in memory that is free then, in the run's type; cpu: in f32, op by "
+           "op; auto: the device, where it has room")
+        ->group(group)
+        ->check(quiet(CLI::IsMember({"auto", "device", "cpu"})))
+        ->type_name("NAME");
   app.add_option("--evaluation-samples", options.evaluation_samples, "samples of it to look at, at most")
       ->group(group)
       ->check(quiet(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 30)))
@@ -337,7 +345,7 @@ void add_flags(CLI::App& app, Options& options, RawOptions& raw) {
   add_machine(app, options, raw);
   add_plan(app, options, raw);
   add_checkpoints(app, options);
-  add_evaluation(app, options);
+  add_evaluation(app, options, raw);
   if (options.program == Program::train_gpt) add_generation(app, options, raw);
   add_output(app, options, raw);
 }

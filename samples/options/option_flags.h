@@ -21,6 +21,7 @@ struct RawOptions {
   std::string moments = "f32";
   std::string schedule = "cosine";
   std::string export_type;
+  std::string evaluate_on = "auto";
 };
 
 // Adds the flags of `options.program`, whose defaults are what `options` and `raw` hold; both must

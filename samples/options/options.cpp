@@ -28,6 +28,8 @@ void parse(const RawOptions& raw, Options& options) {
                         : raw.export_type == "bf16"  ? SavedType::bf16
                         : raw.export_type == "f32"   ? SavedType::f32
                                                      : SavedType::usual;
+  if (raw.evaluate_on != "auto")
+    options.evaluate_on = raw.evaluate_on == "cpu" ? EvaluatedOn::cpu : EvaluatedOn::device;
   options.type = raw.type == "bf16" ? DataType::bf16 : raw.type == "fp16" ? DataType::f16 : DataType::f32;
   const PlanChoice choice = stowage::parse(raw.plan);
   options.machine = raw.plan.machine;
@@ -161,7 +163,7 @@ void check_paths(const CLI::App& app, const IsGiven& given) {
 }
 
 constexpr const char* evaluation_flags[] = {"--evaluation-data", "--evaluation-share", "--evaluation-samples",
-                                            "--keep-best"};
+                                            "--evaluate-on", "--keep-best"};
 
 // Gives each of several processes one device.
 void count_devices(Options& options, int processes, const IsGiven& given) {

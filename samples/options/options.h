@@ -20,6 +20,9 @@ namespace stowage::samples {
 // train_gpt trains families that generate text, train_bert a BERT.
 enum class Program : std::uint8_t { train_gpt, train_bert };
 
+// Where a model is evaluated: beside its training on the device, or on the CPU in f32, op by op.
+enum class EvaluatedOn : std::uint8_t { device, cpu };
+
 struct Options {
   Program program = Program::train_gpt;
   std::string data;       // path of the text; for a GPT also of token shards
@@ -74,6 +77,8 @@ struct Options {
   double evaluation_share = 0.05;         // share of the text, at its end, that is held out
   std::string evaluation_data;            // data to evaluate on instead of the text's end
   std::uint64_t evaluation_samples = 64;  // most samples of an evaluation
+  // Not set: on the device where a plan for that is found.
+  std::optional<EvaluatedOn> evaluate_on;
 
   std::optional<std::string> generate;  // prompt, for writing text instead of training
   double temperature = 0.8;

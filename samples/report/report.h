@@ -40,6 +40,7 @@ struct Setup {
   std::string device;              // name of the device, and why it was chosen
   std::string planned_for;         // RunDevice::planned_for
   FittedRates fitted{true, true};  // RunDevice::fitted
+  std::string evaluation;          // where evaluations are made; empty: nowhere
   StartSeconds start;
 
   std::uint64_t tokens_per_step() const {

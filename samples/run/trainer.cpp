@@ -99,7 +99,7 @@ void print(const std::string& text) {
 }
 
 Trainer::Trainer(const Setup& setup, const Model& model, Task& task, RunCheckpoints& checkpoints,
-                 const Devices& devices, Failures& failures, Job& job)
+                 const Devices& devices, const EvaluationPlan* evaluation, Failures& failures, Job& job)
     : setup_(setup),
       options_(*setup.options),
       model_(model),
@@ -121,7 +121,14 @@ Trainer::Trainer(const Setup& setup, const Model& model, Task& task, RunCheckpoi
            .machine = setup.machine,
            .kernels = {},
            .host_kernels = {}})),
-      unpinned_bytes_(unpinned_of(*setup.plan, engine_.unpinned()).bytes) {}
+      unpinned_bytes_(unpinned_of(*setup.plan, engine_.unpinned()).bytes) {
+  if (evaluation == nullptr) return;
+  EngineOptions own;
+  own.pageable_fallback = options_.pageable_fallback;
+  own.machine = setup.machine;
+  own.measurement = Measurement::step;
+  evaluation_.emplace(engine_.only(), *evaluation, own);
+}
 
 void Trainer::start_log(StepLog& log) {
   const std::uint64_t first = engine_.completed_steps();
@@ -214,7 +221,8 @@ void Trainer::evaluate_here(StepLog& log, Progress& progress) {
   std::optional<Underway> work;
   if (trains_nothing_)
     work.emplace("evaluating", fmt::format("at most {} samples", grouped(options_.evaluation_samples)));
-  const Evaluation evaluation = task_.evaluate(reader_of(model_.graph, engine_));
+  const Evaluation evaluation =
+      evaluation_ ? evaluation_->evaluate(task_) : task_.evaluate(reader_of(model_.graph, engine_));
   work.reset();
   EvaluationRecord record{engine_.completed_steps(), evaluation, laps.lap()};
   if (options_.keep_best && !trains_nothing_) record.best = checkpoints_.evaluated(engine_, evaluation.loss);

@@ -13,6 +13,7 @@
 #include "samples/report/run_history.h"
 #include "samples/report/step_log.h"
 #include "samples/run/checkpoints.h"
+#include "samples/run/device_evaluation.h"
 #include "samples/run/job.h"
 #include "samples/run/run_outputs.h"
 #include "samples/task/task.h"
@@ -52,9 +53,10 @@ struct Devices {
 // The ranks of a job make all calls together. Arguments must outlive it.
 class Trainer {
  public:
-  // Makes engines that meet those of the other ranks (EngineOptions::communicator).
+  // Makes engines that meet those of the other ranks (EngineOptions::communicator). `evaluation`: null where
+  // the CPU evaluates.
   Trainer(const Setup& setup, const Model& model, Task& task, RunCheckpoints& checkpoints,
-          const Devices& devices, Failures& failures, Job& job);
+          const Devices& devices, const EvaluationPlan* evaluation, Failures& failures, Job& job);
 
   // Call it before `run`. If the log cannot be written, reports that, and the run goes without it. Throws
   // InvalidInput if another run holds the log.
@@ -93,6 +95,7 @@ class Trainer {
   std::optional<LossScale> loss_scale_;  // loss scale of the next step, in fp16
   const Devices& devices_;
   EngineGroup engine_;
+  std::optional<DeviceEvaluation> evaluation_;
   const Bytes unpinned_bytes_;
   RunStatistics statistics_;
   std::vector<RunStatistics> of_ranks_;  // statistics of this process's ranks

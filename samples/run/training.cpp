@@ -124,6 +124,7 @@ struct Beginning {
   std::optional<RunCheckpoints> checkpoints;
   Model model;
   std::optional<InitialModel> initial;
+  std::optional<EvaluationPlan> evaluation;  // where the device evaluates
 };
 
 // Returns the largest operand bytes of any op: no plan on any machine takes less memory.
@@ -169,6 +170,9 @@ void prepare_and_plan(Beginning& run, Options& options, Setup& setup, RunDevice&
   setup.planned_for = prepared.planned_for;
   setup.start.device = laps.lap();
   plan = plan_step(run.model, options, setup);
+  if (options.evaluate_every > 0)
+    run.evaluation = plan_evaluation(*run.task, options, run.model.planned(), plan, setup.machine,
+                                     prepared.profile, setup.evaluation);
   setup.start.plan = laps.lap();
   setup.data = run.task->data();
   setup.epoch_samples = run.task->samples();
@@ -289,7 +293,8 @@ int train_on(Devices& devices, Beginning& run, const Options& options, Setup& se
   std::optional<Trainer> trainer;
   std::string begun;
   job.together([&] {
-    trainer.emplace(setup, run.model, *run.task, *run.checkpoints, devices, failures, job);
+    trainer.emplace(setup, run.model, *run.task, *run.checkpoints, devices,
+                    run.evaluation ? &*run.evaluation : nullptr, failures, job);
     setup.start.engine = laps.lap();
     setup.start.pinning = trainer->pinning_seconds();
     if (!run.checkpoints->resumes()) begun = run.initial->load(run.model.graph, trainer->engine());

@@ -3,10 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "samples/data/documents.h"
-#include "samples/task/forward_pass.h"
 #include "samples/task/generate.h"
 #include "samples/task/task.h"
 #include "stowage/checkpoint.h"
@@ -168,53 +166,6 @@ ModelDescription GptTask::description() const {
 std::map<std::string, std::string> GptTask::files() const {
   if (shards_ && by_bytes()) return {};  // any tokenizer may have made the shards
   return tokenizer_files(*tokenizer_, {}, positions_of(options_), Framing::none);
-}
-
-Evaluation GptTask::evaluate(const ReadParameter& read) {
-  const TokenSource& source = evaluated_shards_ ? *evaluated_shards_ : *evaluation_.source;
-  const std::uint64_t all = std::min(source.samples(), options_.evaluation_samples);
-  const std::int64_t at_once = samples_at_once(options_.model, all);
-  GraphBuilder builder;
-  ModelConfig sizes = without_dropout(options_.model, at_once);
-  sizes.packed = source.packed();
-  const BuiltModel model = options_.family->build(builder, sizes);
-  std::vector<TensorId> inputs = {model.tokens.id};
-  if (sizes.packed) inputs.push_back(model.begins.id);
-  const ForwardPass pass(builder.finish_without_update(model.loss), inputs, {model.logits.id});
-
-  const auto sequence = static_cast<std::size_t>(sizes.sequence);
-  Batch batch;
-  batch.tokens.resize(static_cast<std::size_t>(at_once) * sequence);
-  batch.targets.resize(batch.tokens.size());
-  batch.begins.resize(sizes.packed ? batch.tokens.size() : 0);
-  Score sum;
-  for (std::uint64_t first = 0; first < all; first += static_cast<std::uint64_t>(at_once)) {
-    std::fill(batch.targets.begin(), batch.targets.end(), -1);
-    const std::uint64_t end = std::min(all, first + static_cast<std::uint64_t>(at_once));
-    for (std::uint64_t i = first; i < end; ++i) {
-      const auto of_sample = [&](std::vector<std::int32_t>& all_samples) {
-        return all_samples.empty() ? std::span<std::int32_t>()
-                                   : std::span(all_samples).subspan((i - first) * sequence, sequence);
-      };
-      // The samples are spread evenly over the source.
-      source.sample(i * (source.samples() / all), of_sample(batch.tokens), of_sample(batch.targets),
-                    of_sample(batch.begins));
-    }
-    std::vector<std::span<const std::int32_t>> given = {batch.tokens};
-    if (sizes.packed) given.emplace_back(batch.begins);
-    const auto results = pass.run(given, read);
-    sum += score(floats_of(results[0]), sizes.vocabulary, batch.targets);
-  }
-  if (sum.targets == 0)
-    throw InvalidInput(
-        fmt::format("--evaluation-data {}: the {} samples that are evaluated have no target; give "
-                    "others, or more by --evaluation-samples",
-                    options_.evaluation_data, all));
-  const double perplexity = std::exp(sum.mean());
-  return {fmt::format("loss {:.4f}, perplexity {:.3f}, over {} {} not trained on", sum.mean(), perplexity,
-                      grouped(sum.targets), by_bytes() && !shards_ ? "bytes" : "tokens"),
-          {{"loss", sum.mean()}, {"perplexity", perplexity}},
-          sum.mean()};
 }
 
 void GptTask::sample(const ReadParameter& read, const EmitText& emit) const {

@@ -7,6 +7,7 @@
 
 #include "samples/data/shard_source.h"
 #include "samples/data/text_data.h"
+#include "samples/task/forward_pass.h"
 #include "samples/task/task.h"
 #include "stowage/tokenizer.h"
 
@@ -29,6 +30,9 @@ class GptTask : public Task {
   ModelDescription description() const override;
   std::map<std::string, std::string> files() const override;
   Evaluation evaluate(const ReadParameter& read) override;
+  std::optional<EvaluationModel> evaluation_model() const override;
+  Evaluation evaluate(const MeasureLoss& loss) override;
+  std::uint64_t evaluation_batches() const override;
   std::vector<std::string> measures() const override { return {"loss", "perplexity"}; }
   void sample(const ReadParameter& read, const EmitText& emit) const override;
 
@@ -46,6 +50,12 @@ class GptTask : public Task {
   void open_evaluation();
   void require_packable(const std::string& flag, const TokenSource& source) const;
   void take_text(const std::string& flag, std::string_view bytes, Text& text) const;
+  const TokenSource& evaluated() const;
+  std::uint64_t evaluated_samples() const;
+  ModelConfig sizes_on_device() const;
+  template <class Work>
+  void for_each_batch(std::int64_t batch, Work work) const;
+  Evaluation evaluation_of(const Score& sum) const;
 
   const Options& options_;
   std::unique_ptr<Tokenizer> tokenizer_;

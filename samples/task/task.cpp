@@ -14,6 +14,10 @@
 
 namespace stowage::samples {
 
+Evaluation Task::evaluate(const MeasureLoss& /*loss*/) {
+  throw InvalidInput("this task has no model to evaluate on a device");
+}
+
 std::unique_ptr<Task> make_task(Options& options) {
   if (options.program == Program::train_bert) return std::make_unique<BertTask>(options);
   return std::make_unique<GptTask>(options);

@@ -43,6 +43,14 @@ struct Evaluation {
   double loss = 0;                                     // the figure by which models are compared
 };
 
+// A model that evaluates (GraphBuilder::Trained::none): its loss is the mean over the targets of a batch.
+struct EvaluationModel {
+  BuiltModel built;
+  Graph graph;
+};
+// Takes the inputs of an EvaluationModel, in their order; returns the loss.
+using MeasureLoss = std::function<double(const std::vector<std::span<const std::int32_t>>&)>;
+
 // A parameter's value by its name, in f32.
 using ReadParameter = std::function<std::vector<std::byte>(const std::string& name)>;
 // Takes a piece of text; returns whether to go on.
@@ -76,9 +84,16 @@ class Task {
   virtual ModelDescription description() const = 0;
   virtual std::map<std::string, std::string> files() const { return {}; }
 
-  // Evaluates on the CPU, without dropout; equal parameters give equal values. Call
-  // it only with --evaluate-every.
+  // Evaluates on the CPU, in f32 and without dropout; equal parameters give equal values. Call
+  // it only with --evaluate-every, and evaluation_model too.
   virtual Evaluation evaluate(const ReadParameter& read) = 0;
+  // Returns the model for evaluations on a device, which depends on the options alone; nothing for a task
+  // whose measures need more than a loss.
+  virtual std::optional<EvaluationModel> evaluation_model() const { return std::nullopt; }
+  // Evaluates by the losses of evaluation_model. Requires that there is one.
+  virtual Evaluation evaluate(const MeasureLoss& loss);
+  // Returns the batches of evaluation_model that an evaluation makes.
+  virtual std::uint64_t evaluation_batches() const { return 0; }
   // Returns the names of an evaluation's values, in their order.
   virtual std::vector<std::string> measures() const = 0;
 

@@ -174,7 +174,7 @@ struct AdamWUndo {
 
 void launch_clip(const LaunchArguments& arguments) {
   const KernelCall call(arguments);
-  call.expect(1, call.reads(), 1);
+  call.expect(0, call.reads(), 1);
   const std::int64_t pieces = call.has("pieces") ? call.power_of_two("pieces") : 1;
   ClippedNorm norm(call.step().loss_scale);
   norm.add(norm_part(norm_sums(call, pieces), pieces));

@@ -8,15 +8,18 @@
 
 namespace stowage::testing {
 
-Graph sliced_gpt(DataType type, std::int64_t micro_batches) {
-  GraphBuilder builder(type);
+Graph sliced_gpt(DataType type, std::int64_t micro_batches, GraphBuilder::Trained trained) {
+  GraphBuilder builder(type, trained);
+  std::optional<std::int64_t> head;  // head that makes no gradients, where there are none
+  if (trained == GraphBuilder::Trained::none) head = 0;
   const BuiltModel model = gpt(builder, {.layers = 1,
                                          .width = 16,
                                          .heads = 2,
                                          .vocabulary = sliced_vocabulary,
                                          .sequence = 4,
                                          .batch = 2,
-                                         .micro_batches = micro_batches});
+                                         .micro_batches = micro_batches,
+                                         .head_tokens = head});
   const Bytes table = Bytes{sliced_vocabulary} * 16 * size_of(type);
   const ChunkGrid grid{.slice_bytes = table / slices_of_table,
                        .most_slices = slices_of_table,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "stowage/graph.h"
+#include "stowage/graph_builder.h"
 #include "stowage/machine.h"
 #include "stowage/plan.h"
 
@@ -10,7 +11,8 @@ namespace stowage::testing {
 // A GPT whose token table, "wte.weight", is cut into four slices of 64 rows. Inputs range over 256 values.
 inline constexpr std::int32_t sliced_vocabulary = 256;
 inline constexpr std::uint32_t slices_of_table = 4;
-Graph sliced_gpt(DataType type = DataType::f32, std::int64_t micro_batches = 1);
+Graph sliced_gpt(DataType type = DataType::f32, std::int64_t micro_batches = 1,
+                 GraphBuilder::Trained trained = GraphBuilder::Trained::as_made);
 
 // When the host updates whole parameters: late or early. Slices are updated late.
 enum class OtherUpdates : std::uint8_t { late, early };

@@ -1,0 +1,41 @@
+// Evaluation on the device that trains, between its steps.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "samples/options/options.h"
+#include "samples/task/task.h"
+#include "src/machine/op_profile.h"
+#include "stowage/engine.h"
+
+namespace stowage::samples {
+
+// The model that is evaluated, and its plan in the memory that the training's plan leaves free between steps.
+struct EvaluationPlan {
+  EvaluationModel model;
+  Plan plan;
+};
+
+// Plans the evaluations of a run with --evaluate-every. `training` and `plan` are what the device trains;
+// `profile` has times of ops. Returns nothing where the CPU is to evaluate. Sets `line` to a line for the
+// user that says where evaluations are made, what they take, or why the CPU makes them. Throws InvalidInput
+// for
+// --evaluate-on device where there is no such plan.
+std::optional<EvaluationPlan> plan_evaluation(const Task& task, const Options& options, const Graph& training,
+                                              const Plan& plan, const Machine& machine,
+                                              const OpProfile& profile, std::string& line);
+
+// Evaluates beside an engine, which must outlive it.
+class DeviceEvaluation {
+ public:
+  DeviceEvaluation(Engine& training, const EvaluationPlan& plan, const EngineOptions& options);
+
+  Evaluation evaluate(Task& task);
+
+ private:
+  const EvaluationPlan& plan_;
+  Engine engine_;
+};
+
+}  // namespace stowage::samples
