@@ -109,7 +109,7 @@
 //                                     last piece ends at `count` or behind it
 //   clip                            f64[P] … -> f64{2}: norm = sqrt(sum) / L, scale     clip (, pieces = P)
 //                                     scale = clip > 0 && norm > clip ? clip / norm : 1; the sum is that of
-//                                     norm_part. P is 1 where `pieces` is not there
+//                                     norm_part, and 0 of no inputs. P is 1 where `pieces` is not there
 //   norm_part                       f64[P] … -> f64{}: sum. Elements p of all inputs    pieces = P
 //                                     are added in the order of the inputs, then these P sums, P a power of
 //                                     two, in a tree of adjacent pairs. So the clip of N ranks' norm_parts

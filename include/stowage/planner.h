@@ -116,8 +116,8 @@ class Planner {
   Planner(Planner&&) noexcept;
   Planner& operator=(Planner&&) noexcept;
 
-  // Throws InvalidInput for a graph without an update phase, Cancelled if PlanOptions::stop asks for it; the
-  // functions below, too.
+  // Throws InvalidInput for a graph without a loss and a clip op, Cancelled if PlanOptions::stop asks for it;
+  // the functions below, too.
   Answer answer(const Budget& budget);
   // True if a short search finds a plan. Where it finds none, `answer` searches longer, also for plans of few
   // host bytes, and may have one.

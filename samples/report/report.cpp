@@ -70,10 +70,10 @@ void add_prediction_lines(Lines& lines, const Setup& setup) {
             grouped(static_cast<std::uint64_t>(static_cast<double>(setup.tokens_per_step()) / step)),
             100 * plan.predicted_stall_seconds / step);
   add_planned_for(lines, setup);
-  if (!setup.evaluation.empty()) lines.add("evaluation", "{}", setup.evaluation);
   if (plan.undo_bytes > 0) add_clipped(lines, plan.half_clipped_seconds, plan.clipped_seconds);
   lines.add("lower bound", "{} per step for any plan in this budget, bound by {}",
             format_seconds(plan.lower_bound_seconds), plan.bound_by);
+  if (!setup.evaluation.empty()) lines.add("evaluation", "{}", setup.evaluation);
 }
 
 void add_loss_line(Lines& lines, const DataDescription& data, const RunStatistics& run) {

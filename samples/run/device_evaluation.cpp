@@ -22,6 +22,15 @@ Bytes own_host_bytes(const Plan& plan) {
   return bytes;
 }
 
+// Host bytes that an evaluation may take beside the training's, for its inputs and its loss.
+Bytes most_host_bytes(const Graph& graph) {
+  constexpr Bytes small_values = 1_MiB;
+  Bytes bytes = small_values;
+  for (const Tensor& tensor : graph.tensors)
+    if (tensor.kind == TensorKind::input) bytes += tensor.bytes();
+  return bytes;
+}
+
 // Returns the reason for which no device evaluates; empty if one may.
 std::string why_on_cpu(const Task& task, const Options& options) {
   if (options.evaluate_on == EvaluatedOn::cpu) return "--evaluate-on cpu";
@@ -48,7 +57,14 @@ std::optional<EvaluationPlan> plan_evaluation(const Task& task, const Options& o
   if (!profile.empty()) set_seconds(profile, machine, planned);
   const Bytes free = free_between_steps(plan).bytes();
   Planner planner(planned, machine);
-  Answer answer = planner.answer({.device = machine.budget_for(free)});
+  Budget budget{.device = machine.budget_for(free)};
+  Answer answer = planner.answer(budget);
+  const auto* first = std::get_if<Plan>(&answer.outcome);
+  if (const Bytes most = most_host_bytes(made.model.graph);
+      first != nullptr && own_host_bytes(*first) > most) {
+    budget.host = first->host_bytes - own_host_bytes(*first) + most;
+    answer = planner.answer(budget);
+  }
   if (std::holds_alternative<Infeasible>(answer.outcome))
     return on_cpu(fmt::format("it takes {} of the device, and {} are free between steps",
                               format_bytes(answer.minimum - machine.overhead_bytes), format_bytes(free)));

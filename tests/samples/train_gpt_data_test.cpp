@@ -61,7 +61,7 @@ class TrainGptData : public ::testing::Test {
     for (int i = 0; i < 300; ++i) text += "the line " + std::to_string(i * i % 97) + " of it\n";
     return text;
   }());
-  std::string machine_ = folder_.make("machine.json", machine_json({DataType::f32}));
+  std::string machine_ = folder_.make("machine.json", machine_json({DataType::f32, DataType::bf16}));
 };
 
 TEST_F(TrainGptData, ATokenizersVocabularyIsPadded) {
@@ -229,6 +229,44 @@ TEST_F(TrainGptData, EvaluationLeavesTheTrainingAlone) {
                  {"--evaluation-data", folder_.file("none")});
   expect_refused({"--data", text_, "--evaluate-every", "2", "--evaluation-share", "0.0001"},
                  {"--evaluation-share 0.0001", "bytes"});
+}
+
+// The bits of an evaluation do not depend on the memory, and no step depends on the evaluation.
+TEST_F(TrainGptData, EvaluatesOnTheDeviceAsOnTheCpu) {
+  for (const char* type : {"f32", "bf16"}) {
+    const bool narrow = std::string(type) == "bf16";
+    const auto evaluated = [&](const Words& more) {
+      const std::string log = folder_.file("log");
+      Words words = {"--data",  text_, "--type",          type, "--evaluate-every",     "3", "--log", log,
+                     "--batch", "4",   "--micro-batches", "2",  "--evaluation-samples", "7"};
+      words.insert(words.end(), more.begin(), more.end());
+      const std::string told = run_well(words).output;
+      std::vector<double> losses;
+      for (const json& line : lines_of(log))
+        losses.push_back(line.contains("evaluation") ? line.at("evaluation").at("loss") : line.at("loss"));
+      std::filesystem::remove(log);
+      const std::size_t peak = told.find(" bytes touched, ");
+      const std::string touched = told.substr(told.rfind(' ', peak - 1), peak - told.rfind(' ', peak - 1));
+      EXPECT_THAT(told, HasSubstr(touched + " bytes touched," + touched + " planned"));
+      EXPECT_THAT(told,
+                  HasSubstr(more.back() == "cpu" ? "on the CPU, in f32" : "evaluation    on the device"));
+      return losses;
+    };
+    const std::vector<double> cpu = evaluated({"--evaluate-on", "cpu"});
+    ASSERT_EQ(cpu.size(), 8U);
+    const std::vector<double> all = evaluated({"--policy", "none", "--evaluate-on", "device"});
+    EXPECT_EQ(evaluated({"--policy", "auto", "--device-memory", narrow ? "2200KiB" : "1100KiB",
+                         "--evaluate-on", "device"}),
+              all)
+        << type;
+    for (std::size_t line = 0; line < cpu.size(); ++line) {
+      const bool evaluation = line == 3 || line == 7;
+      if (evaluation)
+        EXPECT_NEAR(all[line], cpu[line], narrow ? 2e-3 : 2e-6) << type;
+      else
+        EXPECT_EQ(all[line], cpu[line]) << type;
+    }
+  }
 }
 
 TEST_F(TrainGptData, EvaluatesShards) {

@@ -71,7 +71,7 @@ Bytes efficient_bucket_bytes(const Machine& machine);
 // Walks parameters in first-use order. A bucket is closed when it reaches its target size, or at the end of a
 // unit when it has half of that. Tiny parameters (16 KiB or less, and together at most 1/64 of the largest
 // op's operands) share one bucket; tiny parameters that are not trained share another. `groups`:
-// byte_groups() of the graph. Throws InvalidInput if the graph has no loss or no update phase, if no op reads
+// byte_groups() of the graph. Throws InvalidInput if the graph has no loss or no clip op, if no op reads
 // a parameter, or if no update applies a gradient to a parameter that is trained.
 BucketLayout make_buckets(const Graph& graph, const std::vector<TensorId>& groups,
                           const BucketOptions& options);

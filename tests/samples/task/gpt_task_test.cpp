@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "tests/support/temporary_folder.h"
@@ -51,6 +52,27 @@ TEST(GptTask, EvaluatesTheTailAndTrainsOnTheRest) {
   EXPECT_NEAR(evaluation.values[1].second, 256, 1e-3);
   // Five samples of four tokens, in passes of three samples.
   EXPECT_NE(evaluation.text.find("over 20 bytes"), std::string::npos) << evaluation.text;
+}
+
+// The last batch has fewer samples, and counts for as much as its targets.
+TEST(GptTask, WeighsTheLossesOfADeviceByTargets) {
+  const TemporaryFolder folder;
+  Options options = gpt_options_for(folder.make("text", std::string(89, 'a') + '\n' + std::string(30, 'b')));
+  options.evaluate_every = 1;
+  options.evaluation_share = 0.25;
+  options.evaluation_samples = 5;
+  GptTask task(options);
+  const std::optional<EvaluationModel> model = task.evaluation_model();
+  ASSERT_TRUE(model.has_value());
+  EXPECT_EQ(model->graph.tensor(model->built.tokens.id).elements(), 12);
+  EXPECT_EQ(task.evaluation_batches(), 2U);
+  std::vector<std::ptrdiff_t> targets;
+  const Evaluation evaluation = task.evaluate([&](const std::vector<std::span<const std::int32_t>>& inputs) {
+    targets.push_back(std::count_if(inputs[1].begin(), inputs[1].end(), [](auto t) { return t >= 0; }));
+    return targets.size() == 1 ? 1.0 : 6.0;
+  });
+  EXPECT_EQ(targets, (std::vector<std::ptrdiff_t>{12, 8}));
+  EXPECT_DOUBLE_EQ(evaluation.loss, 3.0);
 }
 
 // A GPT has learned from texts without [CLS] and [SEP], and takes token types for tokens.
