@@ -35,7 +35,7 @@ class Binder {
     bound_.name = fmt::format("{} {}", to_string(instruction_.kind), bucket.name);
     bound_.bytes = moved.bytes();
     if (is_lent(bucket))
-      bound_.moved = lent_parts(bucket, input_.arena.at(lifetime.offset, bucket.bytes), moved, input_.lent);
+      bound_.moved = lent_parts(bucket, input_.arena.at(lifetime.offset, bucket.bytes), input_.lent);
     else
       bound_.moved = {{input_.arena.at(lifetime.offset + moved.begin, moved.bytes()),
                        host_at(lifetime.bucket, moved), moved.bytes()}};

@@ -197,8 +197,7 @@ void Engine::Implementation::borrow() {
   for (const Lifetime& lifetime : plan_.lifetimes) {
     const Bucket& bucket = plan_.buckets[lifetime.bucket];
     if (lifetime.end != no_id || bucket.kind != TensorKind::parameter) continue;
-    for (const Moved& part :
-         lent_parts(bucket, arena_.at(lifetime.offset, bucket.bytes), {0, bucket.bytes}, lent_))
+    for (const Moved& part : lent_parts(bucket, arena_.at(lifetime.offset, bucket.bytes), lent_))
       device_.copy(lanes_[LaneRole::h2d], part.device, part.host, part.bytes, bucket.name);
   }
   device_.synchronise_lane(lanes_[LaneRole::h2d]);

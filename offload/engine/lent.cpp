@@ -76,16 +76,11 @@ Graph planned_beside(const Graph& graph, const Graph& lender, const Plan& plan) 
   return planned;
 }
 
-std::vector<Moved> lent_parts(const Bucket& bucket, std::byte* device, const ByteRange& range,
-                              std::span<const LentParameter> lent) {
+std::vector<Moved> lent_parts(const Bucket& bucket, std::byte* device, std::span<const LentParameter> lent) {
   std::vector<Moved> parts;
-  for (const BucketTensor& member : bucket.tensors) {
-    const LentParameter& of = lent[member.tensor];
-    if (of.host == nullptr) continue;
-    const Bytes begin = std::max(range.begin, member.offset);
-    const Bytes end = std::min(range.end, member.offset + of.bytes);
-    if (begin < end) parts.push_back({device + begin, of.host + (begin - member.offset), end - begin});
-  }
+  for (const BucketTensor& member : bucket.tensors)
+    if (const LentParameter& of = lent[member.tensor]; of.host != nullptr)
+      parts.push_back({device + member.offset, of.host, of.bytes});
   return parts;
 }
 

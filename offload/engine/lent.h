@@ -28,9 +28,8 @@ struct LentParameter {
 // tensors. Throws InvalidInput for a parameter that the lender has not, or in another type or shape.
 std::vector<TensorId> parameters_of(const Graph& lender, const Graph& graph);
 
-// Returns the transfers that bring `range` of a bucket of lent parameters to `device`, the address of the
-// bucket's first byte. Parameters that are on the device stay where they are. `lent`: by tensor.
-std::vector<Moved> lent_parts(const Bucket& bucket, std::byte* device, const ByteRange& range,
-                              std::span<const LentParameter> lent);
+// Returns the transfers that bring a bucket of lent parameters to `device`, the address of its first byte.
+// Parameters that are on the device stay where they are. `lent`: by tensor.
+std::vector<Moved> lent_parts(const Bucket& bucket, std::byte* device, std::span<const LentParameter> lent);
 
 }  // namespace stowage
