@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <exception>
 #include <span>
@@ -148,6 +149,11 @@ InstructionId loss_offload(const Graph& graph, const Plan& plan, std::span<const
   if (last == no_id)
     throw InvalidInput("the plan never brings the loss to the host before its gate: plan again");
   return last;
+}
+
+bool is_overflow(const StepReport& report, const StepOptions& options) {
+  return options.loss_scale && options.loss_scale->scale > LossScale::least && std::isfinite(report.loss) &&
+         !std::isfinite(report.grad_norm);
 }
 
 void expect_one_plan(Communicator& communicator, Device& device, const Plan& plan,

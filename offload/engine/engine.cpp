@@ -47,18 +47,6 @@ LaunchTable host_kernels_for(const Device& device, const EngineOptions& options)
   return options.kernels && computes_on_cpu ? *options.kernels : cpu_launch_table();
 }
 
-// True if the step's gradients were scaled out of the range of their type; a smaller scale may help.
-bool is_overflow(const StepReport& report, const StepOptions& options) {
-  return options.loss_scale && options.loss_scale->scale > LossScale::least && std::isfinite(report.loss) &&
-         !std::isfinite(report.grad_norm);
-}
-
-NonFiniteValue unsearched() {
-  NonFiniteValue value;
-  value.was_searched = false;
-  return value;
-}
-
 }  // namespace
 
 class Engine::Implementation {

@@ -23,6 +23,13 @@ struct NonFiniteValue : std::exception {
   const char* what() const noexcept override { return "a value is not finite"; }
 };
 
+// The cause that nobody looks for.
+inline NonFiniteValue unsearched() {
+  NonFiniteValue value;
+  value.was_searched = false;
+  return value;
+}
+
 class NonFiniteSearch : public Follower {
  public:
   // All arguments must outlive the search. Takes staging_memory, at most 4 MiB. Throws OutOfMemory.
