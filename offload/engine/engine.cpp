@@ -62,11 +62,10 @@ class Engine::Implementation {
   State& settled_state();
   std::vector<Interval> last_timeline();
   std::span<const BucketId> unpinned() const { return host_.unpinned(); }
-  Device& device() { return device_; }
-  const Graph& graph() const { return graph_; }
-  const Plan& plan() const { return plan_; }
 
  private:
+  friend Engine::Engine(Engine&, const Graph&, const Plan&, const EngineOptions&);
+
   std::optional<ReplayVerifier> verifier_for(bool wanted) const {
     if (!wanted) return std::nullopt;
     return std::make_optional<ReplayVerifier>(device_, graph_, plan_, lanes_, bound_, pageable_fallback_);
@@ -410,11 +409,10 @@ Engine::Engine(Device& device, const Graph& graph, const Plan& plan, const Engin
 
 Engine::Engine(Engine& lender, const Graph& graph, const Plan& plan, const EngineOptions& options) {
   check_ranks(graph, nullptr);
-  const Plan& beside = lender.implementation_->plan();
-  check_evaluation(graph, plan, beside);
-  check_plan(planned_beside(graph, lender.implementation_->graph(), beside), plan, options.validate);
-  implementation_ = std::make_unique<Implementation>(lender.implementation_->device(),
-                                                     lender.implementation_.get(), graph, plan, options);
+  Implementation& own = *lender.implementation_;
+  check_evaluation(graph, plan, own.plan_);
+  check_plan(planned_beside(graph, own.graph_, own.plan_), plan, options.validate);
+  implementation_ = std::make_unique<Implementation>(own.device_, &own, graph, plan, options);
 }
 
 Engine::~Engine() = default;
