@@ -168,6 +168,17 @@ TEST(Trace, LeavesAWeightInItsTypeThatOthersReadToo) {
   }
 }
 
+TEST(Trace, AForwardPassOfFrozenParametersIsAStep) {
+  const Graph graph = graph_from_trace(
+      "{\"stowage_trace\":2,\"loss\":\"loss\",\"optimizer\":{\"name\":\"adamw\"}}\n"
+      "{\"tensor\":\"w\",\"kind\":\"parameter\",\"type\":\"f32\",\"shape\":[4],\"trained\":false}\n"
+      "{\"tensor\":\"loss\",\"kind\":\"activation\",\"type\":\"f32\",\"shape\":[1]}\n"
+      "{\"op\":\"f\",\"phase\":\"forward\",\"reads\":[\"w\"],\"writes\":[\"loss\"]}\n");
+  ASSERT_EQ(graph.ops.size(), 2U);
+  EXPECT_EQ(graph.ops[1].kernel, "clip");
+  EXPECT_TRUE(graph.ops[1].reads.empty());
+}
+
 TEST(Trace, AFrozenParameterHasNoGradientAndNoState) {
   const std::string frozen =
       with(autocast(), "{\"tensor\":\"x\"",
