@@ -46,6 +46,7 @@ class EngineGroup {
   EngineGroup& operator=(const EngineGroup&) = delete;
 
   std::size_t size() const;  // number of ranks in all processes
+  Engine& only();            // engine of the one device; throws InvalidInput if there are several
 
   // Makes a step, as Engine::step. `inputs` are those of `whole`. Returns the report of the process's first
   // rank, with the largest peak of its ranks. After an error a group of several devices is lost, since some

@@ -90,8 +90,11 @@ class GraphBuilder {
     std::uint32_t parts() const { return share.ranks * count; }
   };
 
-  // `work` is the type of parameters and activations: f32, bf16, f16, or f64 for checks.
-  explicit GraphBuilder(DataType work = DataType::f32);
+  // `work` is the type of parameters and activations: f32, bf16, f16, or f64 for checks. `trained`: none
+  // makes every parameter a frozen_parameter, so that `finish` gives an evaluation: forward ops, the loss,
+  // and a "clip" op without operands, which ends the step.
+  enum class Trained : std::uint8_t { as_made, none };
+  explicit GraphBuilder(DataType work = DataType::f32, Trained trained = Trained::as_made);
 
   DataType work_type() const { return work_; }
   // The type in which kernels add up, and in which statistics and moments are kept: f32 for bf16 and f16,
@@ -165,9 +168,9 @@ class GraphBuilder {
   // Emits backward ops from `loss` (an f64 scalar), then a "square_sum" op for each parameter's gradient (in
   // the backward phase, directly after the op that completes the gradient, in the same unit), then the "clip"
   // op and one "adamw" op per parameter (update phase) in order of the parameters' first use. Every parameter
-  // must receive a gradient. The builder is spent afterwards. If ranks share the batch, the graph is that of
-  // one rank, with shares of parameters, gradients and state and the ops that exchange them
-  // (src/graph/share_state.h); its loss is that of all ranks.
+  // must receive a gradient unless it is frozen. The builder is spent afterwards. If ranks share the batch,
+  // the graph is that of one rank, with shares of parameters, gradients and state and the ops that exchange
+  // them (src/graph/share_state.h); its loss is that of all ranks.
   Graph finish(Value loss, const AdamW& optimizer);
   // Forward and backward only, for gradient checks: gradients are left as they are, and parameters whole.
   Graph finish_without_update(Value loss);
@@ -198,6 +201,7 @@ class GraphBuilder {
   };
 
   DataType work_;
+  Trained trained_;
   Graph graph_;
   std::vector<std::string> scopes_;
   std::uint32_t unit_ = no_id;

@@ -260,6 +260,9 @@ inline ByteRange moved_bytes(const Plan& plan, const Instruction& transfer) {
   return {0, plan.buckets[plan.lifetimes[transfer.lifetime].bucket].bytes};
 }
 
+// Returns the largest part of the arena that holds nothing between two steps: only residents do.
+ByteRange free_between_steps(const Plan& plan);
+
 // Returns by op of the graph (which has `ops`) the instruction that speculates its update, else no_id.
 inline std::vector<InstructionId> speculations(const Plan& plan, std::size_t ops) {
   std::vector<InstructionId> found(ops, no_id);

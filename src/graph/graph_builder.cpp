@@ -20,7 +20,7 @@ std::vector<TensorId> ids(const std::vector<Value>& values) {
 
 }  // namespace
 
-GraphBuilder::GraphBuilder(DataType work) : work_(work) {
+GraphBuilder::GraphBuilder(DataType work, Trained trained) : work_(work), trained_(trained) {
   if (work != DataType::f32 && work != DataType::bf16 && work != DataType::f16 && work != DataType::f64) {
     throw InvalidInput(fmt::format(
         "GraphBuilder: the work type is {}; use f32, bf16 or f16, or f64 for checks", to_string(work)));
@@ -123,6 +123,7 @@ Value GraphBuilder::add_tensor(Tensor tensor) {
 }
 
 Value GraphBuilder::parameter(std::string name, std::vector<std::int64_t> shape, Initializer initializer) {
+  if (trained_ == Trained::none) return frozen_parameter(std::move(name), std::move(shape), initializer);
   return add_parameter({shared(name), work_, std::move(shape), TensorKind::parameter, initializer});
 }
 

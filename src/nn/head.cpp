@@ -55,9 +55,10 @@ Value head_statistics(GraphBuilder& builder, std::string name, Value x, const Ta
   require_block(builder, name, block, builder.tensor(x).shape[1]);
   require_operand(builder, name, "targets", targets, {tokens * builder.micro_batch().parts()}, DataType::i32);
   if (before) require_operand(builder, name, "statistics before", before, {3, tokens}, builder.sum_type());
-  require(builder.wants_gradient(x) && builder.wants_gradient(block.rows), name,
-          "its backward writes the gradients of its inputs, but one of them depends on no parameter; use "
-          "linear and cross_entropy");
+  require(
+      builder.wants_gradient(x) == builder.wants_gradient(block.rows), name,
+      "its backward writes the gradients of both inputs, but one of them depends on no trained parameter; "
+      "use linear and cross_entropy");
   const Value statistics = builder.activation(name, {3, tokens}, builder.sum_type());
   Head head{.name = builder.tensor(statistics).name,
             .x = x,
