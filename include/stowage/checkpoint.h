@@ -116,6 +116,27 @@ class Checkpoint {
   CheckpointState state_;
 };
 
+// Reads values of a checkpoint from its file, as many bytes at a time as are asked for, and holds none. The
+// file stays open, so that values can be read even if the checkpoint is removed meanwhile.
+class CheckpointValues {
+ public:
+  // Requires a graph that `checkpoint.require_graph` accepts. Throws InvalidInput if the file has gone or has
+  // another size.
+  CheckpointValues(const Checkpoint& checkpoint, const Graph& graph);
+  ~CheckpointValues();
+  CheckpointValues(const CheckpointValues&) = delete;
+  CheckpointValues& operator=(const CheckpointValues&) = delete;
+
+  // The calls of Engine of the same names, for parameters and optimizer state. Throw InvalidInput for other
+  // tensors and for bytes beyond a value; checksums were compared when the checkpoint was opened.
+  std::vector<std::byte> read(TensorId tensor) const;
+  void read(TensorId tensor, Bytes offset, std::span<std::byte> into) const;
+
+ private:
+  struct Implementation;
+  std::unique_ptr<Implementation> implementation_;
+};
+
 // Lists the checkpoints named `step-…` in `folder`, newest (the highest step) first, without opening them: a
 // listed checkpoint may be damaged. Returns an empty list if the folder does not exist. Throws InvalidInput
 // if it cannot be read.
