@@ -41,6 +41,14 @@ struct CheckpointTensor {
   friend bool operator==(const CheckpointTensor&, const CheckpointTensor&) = default;
 };
 
+// The least score of a run so far, for a run that ends when its scores fall no more.
+struct LeastScore {
+  double score = 0;
+  std::uint64_t step = 0;   // step that was measured
+  std::uint64_t since = 0;  // number of scores measured since, none of them less
+  friend bool operator==(const LeastScore&, const LeastScore&) = default;
+};
+
 struct CheckpointState {
   std::uint64_t step = 0;  // number of completed steps; below 2^63
   std::uint64_t seed = 0;  // together with `step`, the key of all random draws
@@ -51,7 +59,8 @@ struct CheckpointState {
   std::vector<CheckpointTensor> tensors;
   // A measure of this state, such as an evaluation loss: less is better, and never NaN.
   std::optional<double> score{};
-  std::optional<LossScale> loss_scale{};  // loss scale of the next step, in fp16
+  std::optional<LossScale> loss_scale{};    // loss scale of the next step, in fp16
+  std::optional<LeastScore> least_score{};  // in a run that may end early
   friend bool operator==(const CheckpointState&, const CheckpointState&) = default;
 };
 
@@ -64,6 +73,8 @@ std::vector<TensorId> lasting_tensors(const Graph& graph);
 // large.
 std::vector<CheckpointTensor> checkpoint_tensors(const Graph& graph);
 Bytes checkpoint_bytes(const std::vector<CheckpointTensor>& tensors);  // size of tensors.bin
+// Returns the bytes that the files of this checkpoint take on a disk.
+Bytes checkpoint_disk_bytes(CheckpointState state);
 
 // Access to a graph's state, wherever it lives: the calls of Engine of the same names.
 struct StateAccess {
@@ -103,6 +114,27 @@ class Checkpoint {
  private:
   std::string folder_;
   CheckpointState state_;
+};
+
+// Reads values of a checkpoint from its file, as many bytes at a time as are asked for, and holds none. The
+// file stays open, so that values can be read even if the checkpoint is removed meanwhile.
+class CheckpointValues {
+ public:
+  // Requires a graph that `checkpoint.require_graph` accepts. Throws InvalidInput if the file has gone or has
+  // another size.
+  CheckpointValues(const Checkpoint& checkpoint, const Graph& graph);
+  ~CheckpointValues();
+  CheckpointValues(const CheckpointValues&) = delete;
+  CheckpointValues& operator=(const CheckpointValues&) = delete;
+
+  // The calls of Engine of the same names, for parameters and optimizer state. Throw InvalidInput for other
+  // tensors and for bytes beyond a value; checksums were compared when the checkpoint was opened.
+  std::vector<std::byte> read(TensorId tensor) const;
+  void read(TensorId tensor, Bytes offset, std::span<std::byte> into) const;
+
+ private:
+  struct Implementation;
+  std::unique_ptr<Implementation> implementation_;
 };
 
 // Lists the checkpoints named `step-…` in `folder`, newest (the highest step) first, without opening them: a
@@ -145,13 +177,19 @@ enum class CheckpointRank : std::uint8_t {
   best,    // kept until another checkpoint is the best
 };
 
+// Returns the bytes that this user may still write on the disk of `folder`; nullopt if the system does not
+// tell.
+std::optional<Bytes> free_disk_bytes(const std::string& folder);
+using FreeDiskBytes = std::function<std::optional<Bytes>(const std::string& folder)>;
+
 // The folder to which a run writes its checkpoints, locked for this run while the object lives. Not
 // thread-safe.
 class CheckpointFolder {
  public:
   // Makes the folder, locks it, and removes what previous processes left unfinished. Keeps the `keep` newest
   // checkpoints, at least 1. Throws InvalidInput if it cannot be written, or another process has locked it.
-  CheckpointFolder(std::string folder, std::uint64_t keep);
+  // `free`: tells the room for each checkpoint.
+  CheckpointFolder(std::string folder, std::uint64_t keep, FreeDiskBytes free = free_disk_bytes);
   // Call before a best checkpoint is written. Throws InvalidInput if `best` exists and is no link: a copy of
   // a run's folder that followed links has a folder of this name, which cannot be replaced.
   void require_best_link() const;
@@ -162,10 +200,18 @@ class CheckpointFolder {
   // Reads a part of a value, by its place in `state.tensors`.
   using ReadValue = std::function<void(std::size_t tensor, Bytes offset, std::span<std::byte> into)>;
 
+  // Throws Error, with both numbers, if the disk has too little room for the files of `state`. What the
+  // checkpoints there take is no room: none of them goes before the new one is complete.
+  void require_room(const CheckpointState& state) const;
+  // Writes that many bytes to the disk as a checkpoint is written, flushed, and removes them. Returns the
+  // seconds. Throws Error if the disk refuses.
+  double measure_write(Bytes bytes) const;
+
   // Writes `state` and its checksums, and then removes checkpoints that are older than the newest `keep` up
   // to this step; later ones, of a run that was given up, stay until their step comes again. When it returns
   // the checkpoint is on the disk. A folder that was removed meanwhile is made again. Throws Error if the
-  // disk refuses: then older checkpoints are as they were and nothing of this one is left.
+  // disk has no room (require_room) or refuses: then older checkpoints are as they were and nothing of this
+  // one is left.
   // CheckpointRank::best: the link `best` leads to this checkpoint from then on; the one that it leads to is
   // kept beside the newest `keep`.
   void write(CheckpointState state, const ReadValue& read, CheckpointRank rank = CheckpointRank::newest);
@@ -182,6 +228,7 @@ class CheckpointFolder {
   bool made_ = false;  // the folder was not there; declared first, since making `folder_` sets it
   std::string folder_;
   std::uint64_t keep_;
+  FreeDiskBytes free_;
   int lock_ = -1;
 };
 
@@ -203,13 +250,20 @@ class CheckpointSaver {
   Bytes copy_bytes() const;  // size of the host copy; 0 without one
 
   // Saves `state` (without tensors) and the values of `access`. Background: waits for the previous save,
-  // copies, and returns. Rethrows what `access` throws; `take_failures` has the errors of the disk.
+  // copies, and returns; nothing is copied if the disk has no room. Rethrows what `access` throws;
+  // `take_failures` has the errors of the disk.
   void save(CheckpointState state, const StateAccess& access, CheckpointRank rank = CheckpointRank::newest);
   // Waits until nothing is being written.
   void finish();
   // Returns a sentence for each save that failed since the last call. Training can go on, and so can the next
   // save.
   std::vector<std::string> take_failures();
+  // Returns the step and the time of the first checkpoint that was written to its end; nullopt before that.
+  struct FirstWrite {
+    std::uint64_t step = 0;
+    double seconds = 0;
+  };
+  std::optional<FirstWrite> first_write() const;
 
  private:
   class Implementation;

@@ -308,6 +308,13 @@ void add_evaluation(CLI::App& app, Options& options, RawOptions& raw) {
         ->group(group)
         ->check(quiet(CLI::IsMember({"auto", "device", "cpu"})))
         ->type_name("NAME");
+  app.add_option("--patience", options.patience,
+                 "end the training after N evaluations in a row without a new least loss; with --checkpoint "
+                 "keep the best, as --keep-best does, and --export that one instead of the last step's")
+      ->group(group)
+      ->check(quiet(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 40)))
+      ->default_str("")
+      ->type_name("N");
   app.add_option("--evaluation-samples", options.evaluation_samples, "samples of it to look at, at most")
       ->group(group)
       ->check(quiet(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 30)))

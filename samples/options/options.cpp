@@ -163,7 +163,7 @@ void check_paths(const CLI::App& app, const IsGiven& given) {
 }
 
 constexpr const char* evaluation_flags[] = {"--evaluation-data", "--evaluation-share", "--evaluation-samples",
-                                            "--evaluate-on", "--keep-best"};
+                                            "--evaluate-on",     "--keep-best",        "--patience"};
 
 // Gives each of several processes one device.
 void count_devices(Options& options, int processes, const IsGiven& given) {
@@ -220,6 +220,8 @@ void check_needs(const Options& options, const IsGiven& given) {
   }
   if (options.export_type == SavedType::as_read && options.init.empty())
     throw InvalidInput("--export-type as-read: without --init nothing was read; give bf16 or f32");
+  if (options.patience > 0 && options.evaluate_every == 0)
+    throw InvalidInput("--patience: nothing is evaluated with --evaluate-every 0; give another number");
   if (options.keep_best && options.evaluate_every == 0)
     throw InvalidInput("--keep-best: nothing is evaluated with --evaluate-every 0; give another number");
   if (given("--loss-scale") && options.type != DataType::f16)
@@ -360,6 +362,7 @@ CommandLine parse_command_line(int count, const char* const* arguments, Program 
   count_devices(options, processes, given);
   divide_batch(options, given);
   options.trains_nothing = options.steps == 0;
+  if (options.patience > 0 && !options.checkpoint_folder.empty()) options.keep_best = true;
   ask_for_evaluation(options, given);
   check_needs(options, given);
   check_together(options);

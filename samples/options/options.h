@@ -68,7 +68,8 @@ struct Options {
   std::uint64_t keep = 3;                // number of newest checkpoints to keep
   // Steps wait until a checkpoint is written, and no copy is made on the host.
   bool checkpoint_blocking = false;
-  bool keep_best = false;  // also keeps the checkpoint with the least evaluation loss
+  bool keep_best =
+      false;  // also keeps the checkpoint with the least evaluation loss; --patience means it too
   bool resume = false;
   std::string resume_from;        // path of a checkpoint; empty: the newest of `checkpoint_folder`
   std::set<std::string> changed;  // flags given, of those that a resumed run may change
@@ -79,6 +80,7 @@ struct Options {
   std::uint64_t evaluation_samples = 64;  // most samples of an evaluation
   // Not set: on the device where a plan for that is found.
   std::optional<EvaluatedOn> evaluate_on;
+  std::uint64_t patience = 0;  // evaluations in a row without a new least loss that end the run; 0: none do
 
   std::optional<std::string> generate;  // prompt, for writing text instead of training
   double temperature = 0.8;

@@ -156,6 +156,8 @@ std::string to_json_line(const EvaluationRecord& record) {
                    {"evaluation", json_object(values)},
                    {"seconds", exact(record.seconds)}};
   if (record.best) fields.emplace_back("best", *record.best ? "true" : "false");
+  if (record.since_best) fields.emplace_back("since_best", fmt::format("{}", *record.since_best));
+  if (record.stops) fields.emplace_back("stops", "true");
   return json_object(fields);
 }
 

@@ -38,8 +38,11 @@ struct EvaluationRecord {
   Evaluation evaluation;
   double seconds = 0;
   std::optional<bool> best{};  // the evaluation's loss is the least so far; nullopt without --keep-best
+  std::optional<std::uint64_t> since_best{};  // evaluations since the least loss; nullopt without --patience
+  bool stops = false;                         // --patience ends the run here
 };
-// {"step": N, "evaluation": {…}, "seconds": X}, and "best": true or false where that is known.
+// {"step": N, "evaluation": {…}, "seconds": X}, and where they are known "best": true or false,
+// "since_best": N, and "stops": true. CSV has no columns for the last two.
 std::string to_json_line(const EvaluationRecord& record);
 
 // Return the records as rows of CSV, whose columns are always the same. Columns that do not apply, and values

@@ -148,8 +148,8 @@ Checkpoint checkpoint_at(const std::string& path) {
   return Checkpoint(path);
 }
 
-RunCheckpoints::RunCheckpoints(Options& options, const Task& task, bool writes)
-    : options_(options), task_(task) {
+RunCheckpoints::RunCheckpoints(Options& options, const Task& task, bool writes, const FreeDiskBytes& free)
+    : options_(options), task_(task), patience_(options.patience) {
   if (options.plan_only) {
     if (options.resume) with_flag("--resume", [&] { keep_planned_head(); });
     return;
@@ -157,7 +157,7 @@ RunCheckpoints::RunCheckpoints(Options& options, const Task& task, bool writes)
   configuration_ = configuration_of(options, task.configuration());
   if (writes && !options.checkpoint_folder.empty())
     with_flag("--checkpoint", [&] {
-      folder_.emplace(options.checkpoint_folder, options.keep);
+      folder_.emplace(options.checkpoint_folder, options.keep, free);
       if (options.keep_best) folder_->require_best_link();
     });
   if (options.resume) with_flag("--resume", [&] { take_start(); });
@@ -332,87 +332,9 @@ void RunCheckpoints::made_with(const std::string& attention) {
 
 std::string RunCheckpoints::begin(EngineGroup& engine) {
   if (start_) with_flag("--resume", [&] { start_->load(*graph_, state_access(engine)); });
-  if (folder_ && !options_.trains_nothing) {
-    saver_.emplace(*folder_, *graph_, options_.checkpoint_blocking ? Saving::blocking : Saving::background);
-    notes_ += fmt::format("checkpoints   {}: every {} steps, the last {}{} kept; {}\n", folder_->path(),
-                          options_.checkpoint_every, options_.keep, options_.keep_best ? " and the best" : "",
-                          options_.checkpoint_blocking
-                              ? "steps wait for them"
-                              : "a copy of " + format_bytes(saver_->copy_bytes()) + " on the host");
-  }
+  if (folder_ && !options_.trains_nothing) start_saver();
+  if (options_.patience > 0 && !options_.trains_nothing) start_patience();
   return notes_.empty() ? notes_ : notes_ + '\n';
-}
-
-bool RunCheckpoints::evaluated(const EngineGroup& engine, double loss) {
-  if (!saver_ || !options_.keep_best || !std::isfinite(loss)) return false;
-  evaluated_ = engine.completed_steps();
-  loss_ = loss;
-  is_best_ = !best_ || loss < *best_;
-  if (is_best_) best_ = loss;
-  return is_best_;
-}
-
-void RunCheckpoints::after_step(EngineGroup& engine) {
-  if (!saver_) return;
-  tell_failures();
-  const bool best = std::exchange(is_best_, false);
-  if (best || engine.completed_steps() % options_.checkpoint_every == 0)
-    save(engine, best ? CheckpointRank::best : CheckpointRank::newest);
-}
-
-void RunCheckpoints::finish(EngineGroup& engine) {
-  if (!saver_) return;
-  if (engine.completed_steps() != saved_) save(engine);
-  saver_->finish();
-  tell_failures();
-}
-
-void RunCheckpoints::save(EngineGroup& engine, CheckpointRank rank) {
-  CheckpointState state;
-  state.step = saved_ = engine.completed_steps();
-  state.seed = options_.seed;
-  state.data_position = task_.position(state.step);
-  state.configuration = configuration_;
-  if (evaluated_ == state.step) state.score = loss_;
-  state.loss_scale = loss_scale_;
-  StateAccess access = state_access(engine);
-  access.read = [&](TensorId id, Bytes offset, std::span<std::byte> into) {
-    engine.read(id, offset, into);
-    const Tensor& tensor = graph_->tensor(id);
-    const auto element = first_non_finite(tensor.type, into);
-    if (!element) return;
-    const std::string text = fmt::format("step {}: its update left {} in '{}' at element {}",
-                                         engine.completed_steps(), element->is_nan ? "NaN" : "an infinity",
-                                         tensor.name, offset / size_of(tensor.type) + element->index);
-    throw Error(divergence_message(text, options_, last_before(engine)));
-  };
-  saver_->save(std::move(state), access, rank);
-}
-
-std::string RunCheckpoints::last_before(const EngineGroup& engine) {
-  if (folder_) {
-    saver_->finish();
-    for (const CheckpointName& each : list_checkpoints(folder_->path()))
-      if (each.step < engine.completed_steps()) return each.path;
-  }
-  return start_ ? start_->folder() : "";
-}
-
-void RunCheckpoints::tell_failures() {
-  for (const std::string& failure : saver_->take_failures()) {
-    failed_ = true;
-    take_best();
-    std::fprintf(stderr, "%s: warning: %s\n", program_name(options_.program),
-                 printable_lines(failure).c_str());
-  }
-}
-
-void RunCheckpoints::require_saved() const {
-  if (!failed_) return;
-  throw Error(
-      fmt::format("--checkpoint {}: the run is done, but not all its checkpoints could be written; see "
-                  "the warnings above",
-                  options_.checkpoint_folder));
 }
 
 }  // namespace stowage::samples

@@ -46,7 +46,8 @@ std::string copy_companions(const std::string& init, const std::string& folder, 
 
 // Returns what an export in 16 bits rounds, with how not to.
 std::string rounding_of(const Options& options) {
-  if (options.trains_nothing || options.export_type == SavedType::f32) return {};
+  const bool trained = !options.trains_nothing || options.resume;
+  if (!trained || options.export_type == SavedType::f32) return {};
   const bool bf16 = options.export_type == SavedType::bf16;
   if (!bf16 && size_of(options.file_type) != 2) return {};
   return fmt::format("; trained weights rounded to {} (--export-type f32 keeps the f32 masters)",
@@ -76,8 +77,8 @@ ExportedModel::ExportedModel(const Options& options) : options_(options) {
   with_prefix("--export ", [&] { folder_ = std::make_unique<ExportFolder>(options.export_folder); });
 }
 
-std::string ExportedModel::write(const Task& task, const Graph& graph, EngineGroup& engine,
-                                 const InitialModel& initial) {
+std::string ExportedModel::write(const Task& task, const Graph& graph, const ReadPart& read,
+                                 const InitialModel& initial, const std::string& whose) {
   if (!folder_) return {};
   ModelDescription model = task.description();
   if (options_.initial) {
@@ -88,7 +89,7 @@ std::string ExportedModel::write(const Task& task, const Graph& graph, EngineGro
     keep(options_.initial->end_token, model.end_token);
     keep(options_.initial->padding_token, model.padding_token);
   }
-  save_model(folder_->path(), model, graph, access_to(engine),
+  save_model(folder_->path(), model, graph, {.fill = {}, .write = {}, .read = read},
              {.type = options_.export_type, .source = initial.files()});
   std::string names;
   const auto files = task.files();
@@ -106,8 +107,8 @@ std::string ExportedModel::write(const Task& task, const Graph& graph, EngineGro
           ? ""
           : fmt::format("; {} positions, of which those behind --sequence {} are as they were read",
                         model.config.sequence, sequence);
-  return fmt::format("\nexport        {}: safetensors and config.json{}{}{}\n", options_.export_folder, names,
-                     rows, rounding_of(options_));
+  return fmt::format("\nexport        {}: safetensors and config.json{}{}{}{}\n", options_.export_folder,
+                     names, rows, rounding_of(options_), whose);
 }
 
 }  // namespace stowage::samples

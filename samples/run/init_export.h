@@ -1,8 +1,10 @@
 // --init and --export: reads a model from files in Hugging Face's format, and writes such files.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "samples/options/options.h"
@@ -35,10 +37,13 @@ class ExportedModel {
   // Throws InvalidInput naming --export.
   explicit ExportedModel(const Options& options);
 
-  // Writes the parameters, the task's files (config, tokenizer) and, for families whose config.json is kept,
-  // the source's other files, then gives the finished folder its name. Positions beyond the training's
-  // sequence are those of `initial`. Returns a line for the user, "" without a folder.
-  std::string write(const Task& task, const Graph& graph, EngineGroup& engine, const InitialModel& initial);
+  // Writes the parameters that `read` has, the task's files (config, tokenizer) and, for families whose
+  // config.json is kept, the source's other files, then gives the finished folder its name. Positions beyond
+  // the training's sequence are those of `initial`. `whose`: ends the line for the user, such as "; weights
+  // of step 6"; may be empty. Returns that line, "" without a folder.
+  using ReadPart = std::function<void(TensorId, Bytes offset, std::span<std::byte> into)>;
+  std::string write(const Task& task, const Graph& graph, const ReadPart& read, const InitialModel& initial,
+                    const std::string& whose);
 
  private:
   const Options& options_;

@@ -164,11 +164,12 @@ void Trainer::run(StepLog& log) {
     for (const RankRow& row : rank_rows_) log.write(row);
     log.finish();
   });
-  engine_.on_first([&] { checkpoints_.finish(engine_); });
+  engine_.on_first([&] { print(checkpoints_.finish(engine_)); });
 }
 
 void Trainer::make_steps(StepLog& log, Progress& progress) {
-  while (engine_.completed_steps() < options_.steps && !job_.stops()) {
+  share_patience();
+  while (engine_.completed_steps() < options_.steps && !out_of_patience_ && !job_.stops()) {
     const StepRecord record = make_step(engine_.completed_steps());
     if (record.attention) {
       statistics_.add(*record.attention);
@@ -182,7 +183,11 @@ void Trainer::make_steps(StepLog& log, Progress& progress) {
     const bool last = engine_.completed_steps() == options_.steps;
     if (options_.evaluate_every > 0 && (last || engine_.completed_steps() % options_.evaluate_every == 0))
       evaluate(log, progress);
-    if (!options_.checkpoint_folder.empty()) engine_.on_first([&] { checkpoints_.after_step(engine_); });
+    if (options_.checkpoint_folder.empty()) continue;
+    engine_.on_first([&] {
+      const std::string line = checkpoints_.after_step(engine_);
+      if (!line.empty()) print(progress.finish() + line);
+    });
   }
 }
 
@@ -214,6 +219,13 @@ double Trainer::pinning_seconds() const {
 void Trainer::evaluate(StepLog& log, Progress& progress) {
   engine_.drain();  // time of running steps must not count as the evaluation's
   engine_.on_first([&] { evaluate_here(log, progress); });
+  share_patience();
+}
+
+// The leader alone evaluates and counts. All ranks come here behind the same steps.
+void Trainer::share_patience() {
+  if (options_.patience == 0 || trains_nothing_) return;
+  out_of_patience_ = !job_.from_leader(checkpoints_.patience().is_over() ? "over" : "").empty();
 }
 
 void Trainer::evaluate_here(StepLog& log, Progress& progress) {
@@ -225,7 +237,12 @@ void Trainer::evaluate_here(StepLog& log, Progress& progress) {
       evaluation_ ? evaluation_->evaluate(task_) : task_.evaluate(reader_of(model_.graph, engine_));
   work.reset();
   EvaluationRecord record{engine_.completed_steps(), evaluation, laps.lap()};
-  if (options_.keep_best && !trains_nothing_) record.best = checkpoints_.evaluated(engine_, evaluation.loss);
+  if (!trains_nothing_) {
+    const bool best = checkpoints_.evaluated(engine_, evaluation.loss);
+    if (options_.keep_best) record.best = best;
+    if (options_.patience > 0) record.since_best = checkpoints_.patience().since();
+    record.stops = checkpoints_.patience().is_over();
+  }
   write_log([&] { log.write(record); });
   recorder_.add(record);
   print(fmt::format("{}evaluation    {}{}\n", progress.finish(), evaluation.text,

@@ -61,8 +61,10 @@ class Trainer {
   // Call it before `run`. If the log cannot be written, reports that, and the run goes without it. Throws
   // InvalidInput if another run holds the log.
   void start_log(StepLog& log);
-  // Makes all steps, or the steps up to an interrupt.
+  // Makes all steps, or the steps up to an interrupt, or up to an evaluation that ends the run (--patience).
   void run(StepLog& log);
+  // True once --patience has ended the run before its last step; the same on all ranks.
+  bool ended_early() const { return out_of_patience_ && engine_.completed_steps() < options_.steps; }
 
   EngineGroup& engine() { return engine_; }
   double pinning_seconds() const;
@@ -81,6 +83,7 @@ class Trainer {
   void make_steps(StepLog& log, Progress& progress);
   StepRecord make_step(std::uint64_t step);
   void evaluate(StepLog& log, Progress& progress);
+  void share_patience();
   void evaluate_here(StepLog& log, Progress& progress);
 
   const Setup& setup_;
@@ -92,6 +95,7 @@ class Trainer {
   Job& job_;
   bool logs_ = true;  // false once a write of the log has failed
   const bool trains_nothing_;
+  bool out_of_patience_ = false;
   std::optional<LossScale> loss_scale_;  // loss scale of the next step, in fp16
   const Devices& devices_;
   EngineGroup engine_;

@@ -197,9 +197,9 @@ void follow(Options& options, const std::string& start) {
 
 // Returns the settings that all ranks must share, so that they make the same calls and numbers.
 std::string common_text(const Options& options, const Task& task, std::uint64_t first_step) {
-  std::string text =
-      fmt::format("from {} evaluate {} checkpoint {} plan {} verify {}\n", first_step, options.evaluate_every,
-                  options.checkpoint_folder.empty(), options.plan_only, options.verify);
+  std::string text = fmt::format("from {} evaluate {} patience {} checkpoint {} plan {} verify {}\n",
+                                 first_step, options.evaluate_every, options.patience > 0,
+                                 options.checkpoint_folder.empty(), options.plan_only, options.verify);
   for (const auto& [name, value] : configuration_of(options, task.configuration()))
     text += fmt::format("{} {}\n", name, value);
   return text;
@@ -268,6 +268,52 @@ int threads_of_rank(const Job& job) {
   return std::max(1, std::min(own, all / job.ranks_here()));
 }
 
+// With --patience the export has the weights of the best checkpoint, read from its file.
+std::string write_export(Beginning& run, const Options& options, EngineGroup& engine) {
+  const Graph& graph = run.model.graph;
+  const auto write = [&](const ExportedModel::ReadPart& read, const std::string& whose) {
+    return run.outputs->exported.write(*run.task, graph, read, *run.initial, whose);
+  };
+  const std::uint64_t last = engine.completed_steps();
+  const auto best = run.checkpoints->best_to_export();
+  if (options.export_folder.empty() || !best || best->step == last)
+    return write([&](TensorId id, Bytes offset, std::span<std::byte> into) { engine.read(id, offset, into); },
+                 options.patience == 0 ? "" : fmt::format("; weights of step {}, the last", last));
+  const CheckpointValues values(Checkpoint(best->path), graph);
+  return write([&](TensorId id, Bytes offset, std::span<std::byte> into) { values.read(id, offset, into); },
+               fmt::format("; weights of step {}, the best, from {}", best->step, best->path));
+}
+
+// Returns whether the run only copies weights from a checkpoint to files, for which it needs no device.
+bool copies_weights(const Options& options) {
+  if (!options.trains_nothing || !options.resume || options.plan_only) return false;
+  const bool computes = options.evaluate_every > 0 || options.sample_tokens > 0;
+  const bool reports = !options.plan_file.empty() || !options.log_file.empty() ||
+                       !options.trace_file.empty() || !options.report_file.empty();
+  return !computes && !reports;
+}
+
+// Writes --weights and --export from the checkpoint's files, holding one tensor at most.
+int copy_weights(Beginning& run, const Options& options, Job& job) {
+  Failures failures(options.program);
+  job.together([&] {
+    if (!job.leads()) return;
+    const Graph& graph = run.model.graph;
+    print(printable_lines(run.checkpoints->notes()));
+    const CheckpointValues values = run.checkpoints->values();
+    warn_of_disks(options, graph, run.checkpoints->first_step());
+    failures.spare(
+        [&] { write_weights(run.outputs->weights, graph, [&](TensorId id) { return values.read(id); }); });
+    failures.spare([&] {
+      print(printable_lines(run.outputs->exported.write(
+          *run.task, graph,
+          [&](TensorId id, Bytes offset, std::span<std::byte> into) { values.read(id, offset, into); },
+          *run.initial, "")));
+    });
+  });
+  return failures.any() ? failed_code : 0;
+}
+
 // Writes the outputs of the trained model that were asked for.
 void write_results(Beginning& run, const Options& options, const Setup& setup, Trainer& trainer,
                    Failures& failures) {
@@ -276,8 +322,7 @@ void write_results(Beginning& run, const Options& options, const Setup& setup, T
   engine.on_first([&] {
     failures.spare(
         [&] { write_weights(run.outputs->weights, graph, [&](TensorId id) { return engine.read(id); }); });
-    failures.spare(
-        [&] { print(printable_lines(run.outputs->exported.write(*run.task, graph, engine, *run.initial))); });
+    failures.spare([&] { print(printable_lines(write_export(run, options, engine))); });
   });
   failures.spare([&] { write_report(run.outputs->report, setup, trainer); });
   failures.spare([&] { write_trace(run.outputs->trace, setup, engine); });
@@ -304,9 +349,15 @@ int train_on(Devices& devices, Beginning& run, const Options& options, Setup& se
   print(printable_lines(begun + unpinned_note(*setup.plan, setup.machine, trainer->engine().unpinned())));
   job.together([&] { trainer->start_log(run.outputs->log); });
   run_or_report(*trainer, setup, *run.outputs, failures);
-  if (trainer->engine().completed_steps() < options.steps) trainer->recorder().stop("by " + interrupted_by());
+  const std::string early = trainer->ended_early() ? run.checkpoints->patience().text() : "";
+  if (trainer->engine().completed_steps() < options.steps)
+    trainer->recorder().stop(trainer->ended_early() ? early : "by " + interrupted_by());
   if (job.leads() && trainer->statistics().steps() > 0)
     print('\n' + summary(setup, trainer->statistics()) + describe(trainer->rank_rows()));
+  if (trainer->ended_early())
+    print(fmt::format("{}ended early   behind step {} of {}: {}\n",
+                      trainer->statistics().steps() > 0 ? "\n" : "", trainer->engine().completed_steps(),
+                      options.steps, early));
   write_results(run, options, setup, *trainer, failures);
   const bool stopped = job.stops();  // no rank needs another one after this
   if (stopped)
@@ -326,7 +377,9 @@ int train(const Options& given, Job& job) {
   Beginning run;
   // Running work that the user sees does not touch the outputs.
   const OnAbandon undo([&] { run.outputs.reset(); });
+  const bool copies = copies_weights(options);  // alike on all ranks, until some follow
   begin(run, options, job);
+  if (copies) return copy_weights(run, options, job);
 
   Setup setup;
   setup.options = &options;

@@ -159,4 +159,42 @@ void Checkpoint::load(const Graph& graph, const StateAccess& access) const {
   for (std::size_t i = 0; i < ids.size(); ++i) load_tensor(file, path, state_.tensors[i], ids[i], access);
 }
 
+struct CheckpointValues::Implementation {
+  std::string path;
+  FileHandle file;
+  std::map<TensorId, CheckpointTensor> tensors;
+};
+
+CheckpointValues::CheckpointValues(const Checkpoint& checkpoint, const Graph& graph)
+    : implementation_(std::make_unique<Implementation>()) {
+  checkpoint.require_graph(graph);
+  const CheckpointState& state = checkpoint.state();
+  implementation_->path = path_in(checkpoint.folder(), tensors_file);
+  implementation_->file = open_tensors(implementation_->path, state);
+  const std::vector<TensorId> ids = lasting_tensors(graph);
+  for (std::size_t i = 0; i < ids.size(); ++i) implementation_->tensors.emplace(ids[i], state.tensors[i]);
+}
+
+CheckpointValues::~CheckpointValues() = default;
+
+std::vector<std::byte> CheckpointValues::read(TensorId tensor) const {
+  const auto found = implementation_->tensors.find(tensor);
+  std::vector<std::byte> value(found == implementation_->tensors.end() ? 0 : found->second.bytes);
+  read(tensor, 0, value);
+  return value;
+}
+
+void CheckpointValues::read(TensorId tensor, Bytes offset, std::span<std::byte> into) const {
+  const auto& [path, file, tensors] = *implementation_;
+  const auto found = tensors.find(tensor);
+  if (found == tensors.end())
+    throw InvalidInput(fmt::format(
+        "{}: it has no tensor {} of the graph; read a parameter or optimizer state", path, tensor));
+  const CheckpointTensor& stored = found->second;
+  if (offset > stored.bytes || into.size() > stored.bytes - offset)
+    throw InvalidInput(fmt::format("{}: {} bytes from {} on are beyond tensor {} of {} bytes; read fewer",
+                                   path, into.size(), offset, in_quotes(stored.name), stored.bytes));
+  read_at(file, path, stored.offset + offset, into);
+}
+
 }  // namespace stowage

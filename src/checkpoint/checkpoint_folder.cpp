@@ -142,8 +142,8 @@ bool is_same_folder(int descriptor, const std::string& path) {
 
 }  // namespace
 
-CheckpointFolder::CheckpointFolder(std::string folder, std::uint64_t keep)
-    : folder_(make_folder(std::move(folder), made_)), keep_(keep) {
+CheckpointFolder::CheckpointFolder(std::string folder, std::uint64_t keep, FreeDiskBytes free)
+    : folder_(make_folder(std::move(folder), made_)), keep_(keep), free_(std::move(free)) {
   if (keep_ == 0) refuse(folder_, "at least one checkpoint must be kept, not 0");
   lock_ = lock_folder(folder_);
   remove_leftovers(folder_);
@@ -183,6 +183,7 @@ void CheckpointFolder::make_again() {
 
 void CheckpointFolder::write(CheckpointState state, const ReadValue& read, CheckpointRank rank) {
   make_again();
+  require_room(state);
   const std::uint64_t step = state.step;
   const std::string name = checkpoint_name(step);
   const std::string path = folder_ + "/" + name;

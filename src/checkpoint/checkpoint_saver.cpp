@@ -6,6 +6,7 @@
 #include <thread>
 #include <utility>
 
+#include "src/base/laps.h"
 #include "src/base/mutex.h"
 #include "src/checkpoint/checkpoint_tensors.h"
 #include "stowage/checkpoint.h"
@@ -67,6 +68,7 @@ class CheckpointSaver::Implementation {
     state.tensors = tensors_;
     if (saving_ == Saving::blocking) return save_now(state, access, rank);
     finish();  // this thread owns the copy until it sets `waiting_`
+    if (!record_failure(state.step, [&] { folder_.require_room(state); })) return;
     for (std::size_t i = 0; i < ids_.size(); ++i)
       access.read(ids_[i], 0, copy_.part(tensors_[i].offset, tensors_[i].bytes));
     {
@@ -87,6 +89,11 @@ class CheckpointSaver::Implementation {
     return std::exchange(failures_, {});
   }
 
+  std::optional<FirstWrite> first_write() {
+    const MutexLock lock(mutex_);
+    return first_;
+  }
+
  private:
   // Keeps failures of the disk for take_failures, and rethrows failures of `access`.
   void save_now(const CheckpointState& state, const StateAccess& access, CheckpointRank rank) {
@@ -105,11 +112,22 @@ class CheckpointSaver::Implementation {
   }
 
   void write(const CheckpointState& state, CheckpointRank rank, const CheckpointFolder::ReadValue& read) {
+    Laps laps;
+    if (!record_failure(state.step, [&] { folder_.write(state, read, rank); })) return;
+    const MutexLock lock(mutex_);
+    if (!first_) first_ = FirstWrite{state.step, laps.lap()};
+  }
+
+  // Returns whether `action` came to its end; keeps its error for take_failures.
+  template <class Action>
+  bool record_failure(std::uint64_t step, Action action) {
     try {
-      folder_.write(state, read, rank);
+      action();
+      return true;
     } catch (const std::exception& error) {
       const MutexLock lock(mutex_);
-      failures_.push_back(fmt::format("checkpoint of step {}: {}", state.step, error.what()));
+      failures_.push_back(fmt::format("checkpoint of step {}: {}", step, error.what()));
+      return false;
     }
   }
 
@@ -149,6 +167,7 @@ class CheckpointSaver::Implementation {
   CheckpointRank rank_ STOWAGE_GUARDED_BY(mutex_) = CheckpointRank::newest;  // rank of `waiting_`
   bool ending_ STOWAGE_GUARDED_BY(mutex_) = false;
   std::vector<std::string> failures_ STOWAGE_GUARDED_BY(mutex_);
+  std::optional<FirstWrite> first_ STOWAGE_GUARDED_BY(mutex_);
   std::thread writer_;  // the last member: it uses the others
 };
 
@@ -166,5 +185,9 @@ void CheckpointSaver::save(CheckpointState state, const StateAccess& access, Che
 void CheckpointSaver::finish() { implementation_->finish(); }
 
 std::vector<std::string> CheckpointSaver::take_failures() { return implementation_->take_failures(); }
+
+std::optional<CheckpointSaver::FirstWrite> CheckpointSaver::first_write() const {
+  return implementation_->first_write();
+}
 
 }  // namespace stowage

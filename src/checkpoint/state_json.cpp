@@ -111,6 +111,18 @@ LossScale loss_scale_of(const JsonField& field, std::uint64_t steps) {
   return of;
 }
 
+ordered_json least_score_json(const LeastScore& of) {
+  return {{"score", of.score}, {"step", of.step}, {"since", of.since}};
+}
+
+LeastScore least_score_of(const JsonField& field, std::uint64_t steps) {
+  field.require_members({"score", "step", "since"});
+  const LeastScore of{field.member("score").number(), static_cast<std::uint64_t>(count(field.member("step"))),
+                      static_cast<std::uint64_t>(count(field.member("since")))};
+  if (of.step > steps || of.since > steps - of.step) field.refuse("is no score of that many steps");
+  return of;
+}
+
 std::vector<CheckpointTensor> tensors_of(const JsonField& field) {
   Bytes end = 0;
   std::set<std::string> names;
@@ -140,6 +152,7 @@ std::string state_to_json(const CheckpointState& state) {
                        {"tensors", std::move(tensors)}};
   if (state.score) json["score"] = *state.score;
   if (state.loss_scale) json["loss_scale"] = loss_scale_json(*state.loss_scale);
+  if (state.least_score) json["least_score"] = least_score_json(*state.least_score);
   std::string text = json.dump();
   text.pop_back();  // the brace, which comes behind the checksum
   return sealed(std::move(text));
@@ -155,7 +168,7 @@ CheckpointState state_from_json(std::string_view text, const std::string& what) 
   if (field.member("version").integer() != format_version)
     field.member("version").refuse("is of a newer program, which alone can read it");
   field.require_members({"format", "version", "step", "seed", "data_position", "configuration", "tensors",
-                         "score", "loss_scale", "checksum"});
+                         "score", "loss_scale", "least_score", "checksum"});
   CheckpointState state;
   state.step = static_cast<std::uint64_t>(count(field.member("step")));
   state.seed = seed_of(field.member("seed"));
@@ -166,6 +179,8 @@ CheckpointState state_from_json(std::string_view text, const std::string& what) 
   if (const auto score = field.optional_member("score")) state.score = score->number();
   if (const auto scale = field.optional_member("loss_scale"))
     state.loss_scale = loss_scale_of(*scale, state.step);
+  if (const auto least = field.optional_member("least_score"))
+    state.least_score = least_score_of(*least, state.step);
   return state;
 }
 

@@ -192,6 +192,86 @@ TEST_F(CheckpointFolderTest, WhatReadingThrowsComesOutAndLeavesNothing) {
   EXPECT_THAT(folder_.names(), IsEmpty());
 }
 
+// At each read of a value of a new checkpoint the newest ones are there, whole, and they stay if it fails.
+TEST_F(CheckpointFolderTest, TheNewestStayUntilANewOneIsComplete) {
+  CheckpointFolder folder(folder_.path(), 3);
+  for (const std::uint64_t step : {1, 2, 3, 4}) write(folder, step);
+  const std::vector<std::string> kept = {"step-000000000002", "step-000000000003", "step-000000000004"};
+  const auto read = values_.values_of(graph_);
+  const auto expect_kept = [&] {
+    for (const std::string& name : kept) EXPECT_TRUE(is_good(name));
+    EXPECT_EQ(list_checkpoints(folder_.path()).size(), 3U);
+  };
+  std::size_t reads = 0;
+  const auto watched = [&](std::size_t tensor, Bytes offset, std::span<std::byte> into) {
+    ++reads;
+    expect_kept();
+    read(tensor, offset, into);
+  };
+  const auto failing = [&](std::size_t tensor, Bytes offset, std::span<std::byte> into) {
+    if (tensor == 4) throw DeviceError("lost", "copy");
+    watched(tensor, offset, into);
+  };
+  EXPECT_THROW(folder.write(testing::small_checkpoint(graph_, 5), failing), DeviceError);
+  EXPECT_EQ(folder_.names(), kept);
+  expect_kept();
+  folder.write(testing::small_checkpoint(graph_, 5), watched);
+  EXPECT_GE(reads, 7U);
+  EXPECT_THAT(folder_.names(), ElementsAre("step-000000000003", "step-000000000004", "step-000000000005"));
+}
+
+TEST_F(CheckpointFolderTest, ACheckpointWithoutRoomIsLeftOut) {
+  const Bytes needed = checkpoint_disk_bytes(testing::small_checkpoint(graph_, 2));
+  std::optional<Bytes> room = 1_GiB;
+  std::string asked;
+  CheckpointFolder folder(folder_.path(), 1, [&](const std::string& path) {
+    asked = path;
+    return room;
+  });
+  write(folder, 1);
+  EXPECT_EQ(asked, folder_.path());
+  room = needed - 1;
+  std::string message;
+  try {
+    write(folder, 2);
+  } catch (const Error& error) {
+    message = error.what();
+  }
+  EXPECT_THAT(message, HasSubstr(folder_.path() + ": left out: it takes "));
+  EXPECT_THAT(message, HasSubstr("(" + std::to_string(needed) + " bytes)"));
+  EXPECT_THAT(message, HasSubstr("(" + std::to_string(needed - 1) + " bytes) left"));
+  EXPECT_THAT(folder_.names(), ElementsAre("step-000000000001"));
+  for (const std::optional<Bytes> enough : {std::optional(needed), std::optional<Bytes>()}) {
+    room = enough;  // nullopt: the system does not tell
+    write(folder, 2);
+    EXPECT_THAT(folder_.names(), ElementsAre("step-000000000002"));
+  }
+}
+
+TEST_F(CheckpointFolderTest, TakesTheBytesThatAreTold) {
+  CheckpointFolder folder(folder_.path(), 1);
+  write(folder, 2);
+  Bytes blocks = 0;
+  for (const char* file : {"tensors.bin", "state.json"})
+    blocks += align_up(std::filesystem::file_size(folder_.path() + "/step-000000000002/" + file), 4096);
+  EXPECT_EQ(checkpoint_disk_bytes(testing::small_checkpoint(graph_, 2)), blocks);
+}
+
+TEST_F(CheckpointFolderTest, MeasuringItsDiskLeavesNothing) {
+  const CheckpointFolder folder(folder_.path(), 1);
+  EXPECT_GT(folder.measure_write(Bytes{9} << 20U), 0);
+  EXPECT_THAT(folder_.names(), IsEmpty());
+  const FileLimit limit(4096);
+  EXPECT_THROW(folder.measure_write(8192), Error);
+  EXPECT_THAT(folder_.names(), IsEmpty());
+}
+
+TEST(FreeDiskBytes, AreThoseOfAFolderThatIsThere) {
+  const testing::OwnFolder folder;
+  EXPECT_TRUE(free_disk_bytes(folder.path()));
+  EXPECT_FALSE(free_disk_bytes(folder.path() + "/none"));
+}
+
 // While it writes the second checkpoint, at each of its reads of a value in turn.
 TEST_F(CheckpointFolderTest, AProcessThatIsKilledLeavesWhatWasThere) {
   for (const std::size_t last : {0U, 1U, 2U, 4U}) {  // the one left out has no bytes

@@ -68,6 +68,32 @@ TEST_P(CheckpointSaverTest, WhatTheDiskRefusesIsToldAndTheNextIsTried) {
   EXPECT_EQ(saved(2), values);
 }
 
+// Nothing of the device is read for it, and the next is tried.
+TEST_P(CheckpointSaverTest, WithoutRoomASaveIsLeftOut) {
+  const testing::OwnFolder own;
+  Bytes room = 0;
+  CheckpointFolder small(own.path(), 10, [&](const std::string&) { return room; });
+  SmallState values(graph_, 1);
+  CheckpointSaver saver(small, graph_, GetParam());
+  StateAccess unread = values.access();
+  unread.read = [](TensorId, Bytes, std::span<std::byte>) { FAIL() << "read"; };
+  saver.save(at(1), unread);
+  saver.finish();
+  const auto failures = saver.take_failures();
+  ASSERT_EQ(failures.size(), 1U);
+  EXPECT_THAT(failures[0], HasSubstr("checkpoint of step 1: " + own.path() + ": left out"));
+  EXPECT_THAT(own.names(), IsEmpty());
+  EXPECT_FALSE(saver.first_write());
+  room = 1_GiB;
+  for (const std::uint64_t step : {2, 3}) saver.save(at(step), values.access());
+  saver.finish();
+  EXPECT_THAT(saver.take_failures(), IsEmpty());
+  EXPECT_THAT(own.names(), ElementsAre("step-000000000002", "step-000000000003"));
+  ASSERT_TRUE(saver.first_write());
+  EXPECT_EQ(saver.first_write()->step, 2U);
+  EXPECT_GT(saver.first_write()->seconds, 0);
+}
+
 TEST_P(CheckpointSaverTest, AFolderThatIsRemovedMeanwhileIsMadeAgain) {
   SmallState values(graph_, 1);
   CheckpointSaver saver(folder, graph_, GetParam());

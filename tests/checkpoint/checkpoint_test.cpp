@@ -46,6 +46,26 @@ class CheckpointFiles : public ::testing::Test {
   const std::string json_ = path_ + "/state.json";
 };
 
+// By any piece, also when the checkpoint has been removed.
+TEST_F(CheckpointFiles, GiveSingleValues) {
+  const Checkpoint checkpoint(path_);
+  const CheckpointValues stored(checkpoint, graph_);
+  std::filesystem::remove_all(path_);
+  for (const TensorId id : lasting_tensors(graph_)) {
+    std::vector<std::byte> expected(graph_.tensor(id).bytes());
+    values_.access().read(id, 0, expected);
+    EXPECT_EQ(stored.read(id), expected);
+    if (expected.size() < 8) continue;
+    std::vector<std::byte> part(3);
+    stored.read(id, 5, part);
+    EXPECT_TRUE(std::equal(part.begin(), part.end(), expected.begin() + 5));
+  }
+  std::vector<std::byte> part(3);
+  EXPECT_THAT(refusal_of([&] { stored.read(1, 28, part); }), HasSubstr("beyond tensor \"w\" of 30 bytes"));
+  EXPECT_THAT(refusal_of([&] { stored.read(0); }), HasSubstr("it has no tensor 0 of the graph"));
+  EXPECT_THAT(refusal_of([&] { CheckpointValues(checkpoint, graph_); }), HasSubstr("tensors.bin"));
+}
+
 TEST_F(CheckpointFiles, BringEverythingBack) {
   const Checkpoint checkpoint(path_);
   CheckpointState expected = testing::small_checkpoint(graph_, 7);

@@ -56,6 +56,17 @@ TEST(StateJson, ALossScaleIsThereInHalfPrecision) {
   }
 }
 
+TEST(StateJson, ALeastScoreIsThereWhereARunMayEndEarly) {
+  CheckpointState waiting = state();
+  waiting.least_score = LeastScore{0.1 + 0.2, 100, 20};
+  EXPECT_EQ(state_from_json(state_to_json(waiting), "x"), waiting);
+  EXPECT_THAT(state_to_json(state()), ::testing::Not(HasSubstr("least_score")));
+  for (const LeastScore& bad : {LeastScore{1, 121, 0}, LeastScore{1, 100, 21}}) {
+    waiting.least_score = bad;
+    EXPECT_THAT(refusal_of(state_to_json(waiting)), HasSubstr("'least_score' is no score of that many"));
+  }
+}
+
 TEST(StateJson, IsJson) {
   const auto json = nlohmann::json::parse(state_to_json(state()));
   EXPECT_EQ(json["step"], 120);

@@ -157,6 +157,20 @@ TEST_P(Ranks, ASignalToOneStopsAllAtOneStep) {
   EXPECT_TRUE(tensors_of(last) == tensors_of(list_checkpoints(file("whole")).at(0)));
 }
 
+// At a rate at which later steps are worse than earlier ones.
+TEST_P(Ranks, EndEarlyBehindTheStepOfOneDevice) {
+  const std::string early =
+      "--steps 60 --schedule constant --learning-rate 3 --warmup 0 --evaluate-every 2 "
+      "--evaluation-samples 4 --patience 2 --checkpoint ";
+  const std::string ended = "\nended early   behind step ";
+  const std::string alone_ended = well(alone(early + file("one"))).output;
+  ASSERT_THAT(alone_ended, HasSubstr(ended));
+  const std::string behind = ended + number_behind(ended, alone_ended) + " of 60: ";
+  EXPECT_THAT(well(run({.ranks = ranks_, .arguments = early + file("all")})).output, HasSubstr(behind));
+  EXPECT_TRUE(tensors_of(list_checkpoints(file("one")).at(0)) ==
+              tensors_of(list_checkpoints(file("all")).at(0)));
+}
+
 // Launchers whose ranks are processes.
 class RankProcesses : public RankTest {};
 

@@ -15,11 +15,14 @@
 #include "tests/samples/machine_json.h"
 #include "tests/samples/run_program.h"
 #include "tests/support/temporary_folder.h"
+#include "tools/console/text.h"
 
 namespace stowage::samples {
 namespace {
 
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using Words = std::vector<std::string>;
 
 class TrainGptCheckpoint : public ::testing::Test {
@@ -45,6 +48,13 @@ class TrainGptCheckpoint : public ::testing::Test {
     return contents_of(folder_.file("whole"));
   }
   std::string checkpoint(int step) const { return dir_ + "/step-00000000000" + std::to_string(step); }
+  // The contents of all files of a folder, by name.
+  std::map<std::string, std::string> files_of(const std::string& name) const {
+    std::map<std::string, std::string> files;
+    for (const auto& entry : std::filesystem::directory_iterator(folder_.file(name)))
+      files[entry.path().filename().string()] = contents_of(entry.path().string());
+    return files;
+  }
   void damage(const std::string& path) const {
     std::string contents = contents_of(path);
     contents[contents.size() / 2] = static_cast<char>(contents[contents.size() / 2] ^ 1);
@@ -164,6 +174,47 @@ TEST_F(TrainGptCheckpoint, TheLogGoesOn) {
     at = lines.find('\n', at) + 1;
   }
   EXPECT_EQ(at, lines.size());
+}
+
+TEST_F(TrainGptCheckpoint, BytesAndTimeAreToldBefore) {
+  const std::string output = run_well({"--checkpoint", dir_}).output;
+  const std::string told =
+      "              each " + exact(checkpoint_disk_bytes(Checkpoint(checkpoint(6)).state())) + ", about ";
+  EXPECT_THAT(output, HasSubstr(told));
+  EXPECT_LT(output.find(told), output.find("step 1/6"));
+  EXPECT_THAT(output, ContainsRegex(" MB/s, measured by writing [0-9.]+ KiB there\n"));
+  EXPECT_THAT(output, HasSubstr("\ncheckpoint    the first, of step 6, was written in "));
+  EXPECT_THAT(run_well({"--checkpoint", dir_, "--resume"}).output, Not(HasSubstr("about ")));  // none is made
+}
+
+// Files are copied from the checkpoint's: no device is opened, and none is measured.
+TEST_F(TrainGptCheckpoint, ExportsWithoutADevice) {
+  for (const Words& type : {Words{}, Words{"--type", "bf16"}}) {
+    std::filesystem::remove_all(dir_);
+    const auto of_type = [&](Words words) {
+      words.insert(words.end(), type.begin(), type.end());
+      return words;
+    };
+    const std::string name = type.empty() ? "f32" : "bf16";
+    const Words trained = {"--checkpoint", dir_,
+                           "--machine",    "",
+                           "--export",     folder_.file(name + "trained"),
+                           "--weights",    folder_.file(name + "weights")};
+    run_well(of_type(trained));
+    const Words copied = {"--steps",   "0",
+                          "--resume",  checkpoint(6),
+                          "--device",  "cuda:7",
+                          "--machine", "none such",
+                          "--export",  folder_.file(name + "copied"),
+                          "--weights", folder_.file(name + "copied weights")};
+    const std::string output = run_well(of_type(copied)).output;
+    EXPECT_THAT(output, HasSubstr(checkpoint(6) + ": step 6; nothing is trained\n"));
+    EXPECT_THAT(output, Not(HasSubstr("plan ")));
+    EXPECT_EQ(files_of(name + "trained"), files_of(name + "copied"));
+    EXPECT_EQ(files_of(name + "copied").count("model.safetensors"), 1U);
+    EXPECT_TRUE(contents_of(folder_.file(name + "weights")) ==
+                contents_of(folder_.file(name + "copied weights")));
+  }
 }
 
 TEST_F(TrainGptCheckpoint, AnInterruptSaves) {

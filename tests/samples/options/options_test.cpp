@@ -382,6 +382,17 @@ TEST(Options, TheBestIsKeptOfCheckpointsAndByEvaluations) {
                  {"--keep-best", "--evaluate-every"});
 }
 
+TEST(Options, PatienceNeedsEvaluationsAndKeepsTheBest) {
+  EXPECT_EQ(parse({}).options.patience, 0U);
+  const Options alone = parse({"--patience", "3", "--evaluate-every", "5"}).options;
+  EXPECT_EQ(alone.patience, 3U);
+  EXPECT_FALSE(alone.keep_best);
+  EXPECT_TRUE(parse({"--patience", "3", "--evaluate-every", "5", "--checkpoint", "c"}).options.keep_best);
+  expect_refused({"--patience", "0", "--evaluate-every", "5"}, {"--patience"});
+  expect_refused({"--patience", "3"}, {"--patience", "--evaluate-every"});
+  expect_refused({"--patience", "3", "--evaluate-every", "0"}, {"--patience", "--evaluate-every"});
+}
+
 TEST(Options, GenerationNeedsAModelAndNoData) {
   const std::vector<const char*> flags = {
       "train_gpt", "--generate", "Once", "--checkpoint", "c", "--temperature", "0.5", "--tokens", "7"};

@@ -157,6 +157,9 @@ TEST(JsonLine, OfAnEvaluation) {
   EXPECT_EQ(to_json_line(record), begin + "}");
   record.best = true;
   EXPECT_EQ(to_json_line(record), begin + R"(, "best": true})");
+  record.since_best = 3;
+  record.stops = true;
+  EXPECT_EQ(to_json_line(record), begin + R"(, "best": true, "since_best": 3, "stops": true})");
 }
 
 TEST(KeptBytes, EvaluationsStayBehindTheirSteps) {

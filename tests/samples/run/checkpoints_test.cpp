@@ -206,6 +206,54 @@ TEST(Checkpoints, AnotherMethodOfAttentionIsRefusedUnlessItIsAskedFor) {
   EXPECT_EQ(newest().configuration.at("device.attention"), "own");
 }
 
+// The run is told both numbers, goes on, and tries the next.
+TEST(Checkpoints, ACheckpointWithoutRoomIsLeftOut) {
+  for (const bool blocking : {false, true}) {
+    const TemporaryFolder folder;
+    Options options;
+    options.model = {.layers = 1, .width = 8, .heads = 2, .sequence = 4, .batch = 1};
+    options.data = folder.make("text", std::string(100, 'a'));
+    options.checkpoint_folder = folder.file("saved");
+    options.checkpoint_every = 1;
+    options.keep = 1;
+    options.checkpoint_blocking = blocking;
+    const std::unique_ptr<Task> task = make_task(options);
+    GraphBuilder builder;
+    const BuiltModel model = gpt(builder, options.model);
+    const Graph graph = builder.finish(model.loss, optimizer_of(options));
+    const Plan plan = std::get<Plan>(make_plan(graph, Machine{}, {}, {.policy = Policy::none}));
+    const auto device =
+        open_simulated_device({.capacity = plan.device_peak_bytes, .executor = Executor::virtual_time});
+    EngineGroup engine(*device, graph, plan);
+    Bytes room = 1_GiB;
+    RunCheckpoints checkpoints(options, *task, true, [&](const std::string&) { return room; });
+    checkpoints.take_graph(graph);
+    checkpoints.begin(engine);
+    const std::vector<std::int32_t> values(4, 1);
+    const std::array<InputData, 2> inputs = {{{model.tokens.id, values}, {model.targets.id, values}}};
+    const auto step = [&] {
+      testing::internal::CaptureStderr();
+      engine.step(inputs, {});
+      checkpoints.after_step(engine);
+      checkpoints.finish(engine);  // the writer's thread looks at the room too
+      return testing::internal::GetCapturedStderr();
+    };
+    EXPECT_EQ(step(), "");
+    checkpoints.require_saved();
+    room = 4096;
+    const std::string warning = step();
+    EXPECT_THAT(warning, HasSubstr("train_gpt: warning: checkpoint of step 2: " + folder.file("saved") +
+                                   ": left out: it takes "));
+    EXPECT_THAT(warning, HasSubstr("has 4.00 KiB (4096 bytes) left"));
+    EXPECT_EQ(list_checkpoints(folder.file("saved")).at(0).step, 1U);
+    room = 1_GiB;
+    EXPECT_EQ(step(), "");
+    EXPECT_EQ(list_checkpoints(folder.file("saved")).at(0).step, 3U);
+    EXPECT_EQ(list_checkpoints(folder.file("saved")).size(), 1U);
+    EXPECT_THROW(checkpoints.require_saved(), Error);
+  }
+}
+
 // An update may leave what no loss has shown yet.
 TEST(Checkpoints, ValuesThatAreNotFiniteAreNotSaved) {
   for (const bool blocking : {false, true}) {
