@@ -82,16 +82,7 @@ DeviceEvaluation::DeviceEvaluation(Engine& training, const EvaluationPlan& plan,
     : plan_(plan), engine_(training, plan.model.graph, plan.plan, options) {}
 
 Evaluation DeviceEvaluation::evaluate(Task& task) {
-  return task.evaluate([&](const std::vector<std::span<const std::int32_t>>& values) {
-    std::vector<InputData> inputs;
-    for (std::size_t i = 0; i < values.size(); ++i)
-      inputs.push_back({plan_.model.built.inputs[i].value.id, values[i]});
-    try {
-      return engine_.step(inputs, {}).loss;
-    } catch (const NonFinite& error) {
-      return error.finding().loss;  // a loss like any other: the model has diverged
-    }
-  });
+  return task.evaluate_by([&](const auto& values) { return loss_of(engine_, plan_.model.built, values); });
 }
 
 }  // namespace stowage::samples

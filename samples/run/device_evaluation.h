@@ -2,7 +2,9 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "samples/options/options.h"
 #include "samples/task/task.h"
@@ -25,6 +27,19 @@ struct EvaluationPlan {
 std::optional<EvaluationPlan> plan_evaluation(const Task& task, const Options& options, const Graph& training,
                                               const Plan& plan, const Machine& machine,
                                               const OpProfile& profile, std::string& line);
+
+// Returns the loss of an evaluation's batch by an Engine or an EngineGroup.
+template <class AnyEngine>
+double loss_of(AnyEngine& engine, const BuiltModel& built,
+               const std::vector<std::span<const std::int32_t>>& values) {
+  std::vector<InputData> inputs;
+  for (std::size_t i = 0; i < values.size(); ++i) inputs.push_back({built.inputs[i].value.id, values[i]});
+  try {
+    return engine.step(inputs, {}).loss;
+  } catch (const NonFinite& error) {
+    return error.finding().loss;  // a loss like any other: the model has diverged
+  }
+}
 
 // Evaluates beside an engine, which must outlive it.
 class DeviceEvaluation {

@@ -16,6 +16,7 @@
 #include "samples/report/report.h"
 #include "samples/report/trace.h"
 #include "samples/run/checkpoints.h"
+#include "samples/run/evaluate_alone.h"
 #include "samples/run/init_export.h"
 #include "samples/run/job.h"
 #include "samples/run/run_device.h"
@@ -380,6 +381,11 @@ int train(const Options& given, Job& job) {
   const bool copies = copies_weights(options);  // alike on all ranks, until some follow
   begin(run, options, job);
   if (copies) return copy_weights(run, options, job);
+  if (evaluates_alone(options, *run.task)) {
+    evaluate_alone(options, *run.task, run.model.graph, *run.checkpoints, *run.initial, run.outputs->log,
+                   job);
+    return 0;
+  }
 
   Setup setup;
   setup.options = &options;

@@ -92,7 +92,7 @@ std::uint64_t GptTask::evaluation_batches() const {
   return (evaluated_samples() + batch - 1) / batch;
 }
 
-Evaluation GptTask::evaluate(const MeasureLoss& loss) {
+Evaluation GptTask::evaluate_by(const MeasureLoss& loss) {
   Score sum;
   for_each_batch(sizes_on_device().batch, [&](const Batch& batch) {
     const auto targets = static_cast<std::uint64_t>(

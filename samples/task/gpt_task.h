@@ -31,7 +31,7 @@ class GptTask : public Task {
   std::map<std::string, std::string> files() const override;
   Evaluation evaluate(const ReadParameter& read) override;
   std::optional<EvaluationModel> evaluation_model() const override;
-  Evaluation evaluate(const MeasureLoss& loss) override;
+  Evaluation evaluate_by(const MeasureLoss& loss) override;
   std::uint64_t evaluation_batches() const override;
   std::vector<std::string> measures() const override { return {"loss", "perplexity"}; }
   void sample(const ReadParameter& read, const EmitText& emit) const override;

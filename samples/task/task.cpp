@@ -14,7 +14,7 @@
 
 namespace stowage::samples {
 
-Evaluation Task::evaluate(const MeasureLoss& /*loss*/) {
+Evaluation Task::evaluate_by(const MeasureLoss& /*loss*/) {
   throw InvalidInput("this task has no model to evaluate on a device");
 }
 

@@ -91,7 +91,7 @@ class Task {
   // whose measures need more than a loss.
   virtual std::optional<EvaluationModel> evaluation_model() const { return std::nullopt; }
   // Evaluates by the losses of evaluation_model. Requires that there is one.
-  virtual Evaluation evaluate(const MeasureLoss& loss);
+  virtual Evaluation evaluate_by(const MeasureLoss& loss);
   // Returns the batches of evaluation_model that an evaluation makes.
   virtual std::uint64_t evaluation_batches() const { return 0; }
   // Returns the names of an evaluation's values, in their order.
