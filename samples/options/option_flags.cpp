@@ -102,8 +102,10 @@ void add_training(CLI::App& app, Options& options, RawOptions& raw) {
   const char* group = "Training";
   const auto steps = quiet(CLI::Range(std::uint64_t{0}, std::uint64_t{1} << 40));
   const auto real = quiet(CLI::Range(0.0, 1e6));
-  app.add_option("--steps", options.steps,
-                 "training steps; 0: none, to evaluate, export or sample from what --init or --resume has")
+  app.add_option(
+         "--steps", options.steps,
+         "training steps; 0: none, to evaluate, export or sample from what --init or --resume has (an "
+         "--export from --resume alone needs no device)")
       ->group(group)
       ->check(steps)
       ->type_name("N");

@@ -85,7 +85,8 @@ void check_optimizer_in_backward(const Options& options, const RawOptions& raw) 
 // Checks conditions that no range of a single flag expresses.
 void check_together(const Options& options) {
   check_generation(options);
-  if (options.data.empty() && !options.generate) {
+  const bool needs_data = options.program != Program::train_gpt || !copies_weights(options);
+  if (options.data.empty() && !options.generate && needs_data) {
     throw InvalidInput("--data FILE is missing: name a text to learn (scripts/train makes one)");
   }
   if (options.resume && options.resume_from.empty() && options.checkpoint_folder.empty())
@@ -307,6 +308,14 @@ std::string one_line(std::string text) {
 
 const char* program_name(Program program) {
   return program == Program::train_bert ? "train_bert" : "train_gpt";
+}
+
+bool copies_weights(const Options& options) {
+  if (!options.trains_nothing || !options.resume || options.plan_only) return false;
+  const bool computes = options.evaluate_every > 0 || options.sample_tokens > 0;
+  const bool reports = !options.plan_file.empty() || !options.log_file.empty() ||
+                       !options.trace_file.empty() || !options.report_file.empty();
+  return !computes && !reports;
 }
 
 std::string devices_given(const Options& options) {

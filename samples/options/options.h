@@ -25,7 +25,9 @@ enum class EvaluatedOn : std::uint8_t { device, cpu };
 
 struct Options {
   Program program = Program::train_gpt;
-  std::string data;       // path of the text; for a GPT also of token shards
+  // Path of the text; for a GPT also of token shards. Empty: a GPT that copies_weights or generates.
+  std::string data;
+  bool stored_shards = false;  // without `data`: the checkpoint's run was trained on token shards
   std::string tokenizer;  // path of tokenizer files; empty: a GPT's tokens are bytes, a BERT's are learned
   std::int32_t learned_vocabulary = 300;  // byte pairs to learn for a BERT without a tokenizer
   std::string init;  // model files to start from: a folder or a file; empty: random weights
@@ -123,6 +125,10 @@ inline AdamW optimizer_of(const Options& options) {
 inline std::int64_t positions_of(const Options& options) {
   return options.initial ? options.initial->config.sequence : options.model.sequence;
 }
+
+// Returns whether the run only copies weights from a checkpoint to --weights or --export, for which it needs
+// no device, and train_gpt no data.
+bool copies_weights(const Options& options);
 
 // Returns "train_gpt" or "train_bert".
 const char* program_name(Program program);

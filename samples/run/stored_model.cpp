@@ -4,6 +4,7 @@
 
 #include <charconv>
 #include <cstring>
+#include <filesystem>
 #include <optional>
 
 #include "kernels/math/bfloat16.h"
@@ -11,6 +12,8 @@
 #include "samples/options/initial_sizes.h"
 #include "samples/run/checkpoints.h"
 #include "samples/run/model_fields.h"
+#include "src/checkpoint/state_json.h"
+#include "src/model_files/files.h"
 #include "src/models/require_valid.h"
 #include "src/models/table_blocks.h"
 #include "stowage/error.h"
@@ -130,6 +133,21 @@ StoredModel from_checkpoint(const Checkpoint& checkpoint) {
   return model;
 }
 
+// Returns the folder of the checkpoint that --resume means.
+std::string resumed_folder(const Options& options) {
+  if (options.resume_from.empty()) {
+    const auto there = list_checkpoints(options.checkpoint_folder);
+    if (there.empty())
+      throw InvalidInput(options.checkpoint_folder +
+                         ": there is no checkpoint in it, and --steps 0 makes none");
+    return there.front().path;
+  }
+  std::error_code error;
+  if (!std::filesystem::exists(options.resume_from + "/state.json", error))
+    checkpoint_at(options.resume_from);  // throws, and says what is there instead
+  return options.resume_from;
+}
+
 std::optional<Checkpoint> checkpoint_of(const Options& options) {
   if (!options.resume_from.empty()) return checkpoint_at(options.resume_from);
   return open_newest_checkpoint(options.checkpoint_folder);
@@ -184,6 +202,30 @@ Moments moments_in(const CheckpointState& state, const std::string& folder) {
   throw InvalidInput(
       fmt::format("{}/state.json: 'configuration.{}' is \"{}\", and moments are f32, bf16 or 8bit", folder,
                   moments_field, found->second));
+}
+
+void take_stored_model(Options& options) {
+  with_prefix("--resume ", [&] {
+    const std::string folder = resumed_folder(options);
+    const std::string file = folder + "/state.json";
+    const CheckpointState state =
+        state_from_json(read_small_file(file, largest_state_json, "name a whole checkpoint"), file);
+    const ModelConfig given = options.model;
+    const ModelConfig stored = sizes_in(state, folder);
+    options.type = work_type_of(state, folder);
+    options.stored_shards = state.configuration.contains("data.shards");
+    options.model.sequence = stored.sequence;
+    if (options.initial) return;
+    options.family = &family_in(state, folder);
+    ModelConfig& model = options.model = stored;
+    model.batch = given.batch;
+    model.micro_batches = given.micro_batches;
+    model.gradient_groups = given.gradient_groups;
+    const auto share = [&](const char* field) { return number_of<double>(state, folder, field, 0, 1); };
+    model.embedding_dropout = share("model.embedding_dropout");
+    model.attention_dropout = share("model.attention_dropout");
+    model.residual_dropout = share("model.residual_dropout");
+  });
 }
 
 StoredModel read_stored_model(const Options& options) {

@@ -33,6 +33,11 @@ Moments moments_in(const CheckpointState& state, const std::string& folder);
 // InvalidInput naming the flag.
 StoredModel read_stored_model(const Options& options);
 
+// Sets what the options leave out without --data: the sizes, dropout and type of the model in the checkpoint
+// of --resume, and with --init of another --sequence this one. Reads state.json alone. Throws InvalidInput
+// naming the flag.
+void take_stored_model(Options& options);
+
 // Returns bf16 or f16 values as f32.
 std::vector<std::byte> widened(DataType type, std::span<const std::byte> narrow);
 

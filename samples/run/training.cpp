@@ -22,6 +22,7 @@
 #include "samples/run/run_device.h"
 #include "samples/run/run_needs.h"
 #include "samples/run/run_outputs.h"
+#include "samples/run/stored_model.h"
 #include "samples/run/trainer.h"
 #include "samples/task/generate.h"
 #include "samples/task/task.h"
@@ -210,6 +211,7 @@ std::string common_text(const Options& options, const Task& task, std::uint64_t 
 void begin(Beginning& run, Options& options, Job& job) {
   job.together([&] {
     if (job.leads()) check_distinct(options);
+    if (options.data.empty()) take_stored_model(options);
     run.task = make_task(options);
     run.task->take_share({static_cast<std::uint32_t>(job.rank()), static_cast<std::uint32_t>(job.size())});
     count_epochs(options, *run.task);
@@ -283,15 +285,6 @@ std::string write_export(Beginning& run, const Options& options, EngineGroup& en
   const CheckpointValues values(Checkpoint(best->path), graph);
   return write([&](TensorId id, Bytes offset, std::span<std::byte> into) { values.read(id, offset, into); },
                fmt::format("; weights of step {}, the best, from {}", best->step, best->path));
-}
-
-// Returns whether the run only copies weights from a checkpoint to files, for which it needs no device.
-bool copies_weights(const Options& options) {
-  if (!options.trains_nothing || !options.resume || options.plan_only) return false;
-  const bool computes = options.evaluate_every > 0 || options.sample_tokens > 0;
-  const bool reports = !options.plan_file.empty() || !options.log_file.empty() ||
-                       !options.trace_file.empty() || !options.report_file.empty();
-  return !computes && !reports;
 }
 
 // Writes --weights and --export from the checkpoint's files, holding one tensor at most.

@@ -21,7 +21,7 @@ constexpr double sample_temperature = 0.8;
 
 GptTask::GptTask(Options& options) : options_(options) {
   // Shards may have the tokens of a model whose tokenizer is not known.
-  const bool of_model = means_shards(options.data) && by_bytes() && !options.init.empty();
+  const bool of_model = is_of_shards() && by_bytes() && !options.init.empty();
   if (!of_model && by_bytes() && options.family != &gpt_family)
     throw InvalidInput(fmt::format(
         "--init {}: {} has tokens of its own, and a text's bytes are none of them; give the text "
@@ -38,6 +38,10 @@ GptTask::GptTask(Options& options) : options_(options) {
   open_training();
   options.model.packed = shards_ && shards_->packed();
   if (options.evaluate_every > 0) open_evaluation();
+}
+
+bool GptTask::is_of_shards() const {
+  return options_.data.empty() ? options_.stored_shards : means_shards(options_.data);
 }
 
 std::int32_t GptTask::vocabulary() const {
@@ -76,6 +80,7 @@ void GptTask::take_text(const std::string& flag, std::string_view bytes, Text& t
 
 void GptTask::open_training() {
   const std::string& place = options_.data;
+  if (place.empty()) return;  // the run copies weights
   if (means_shards(place)) {
     if (options_.evaluate_every > 0 && options_.evaluation_data.empty())
       throw InvalidInput(
@@ -144,7 +149,7 @@ std::map<std::string, std::string> GptTask::configuration() const {
   if (!by_bytes()) result["data.tokenizer"] = fingerprint(*tokenizer_);
   if (shards_)
     result["data.shards"] = shards_->fingerprint();
-  else
+  else if (!options_.data.empty())
     result["data.text"] = stowage::fingerprint(training_.bytes);
   return result;
 }
@@ -164,7 +169,7 @@ ModelDescription GptTask::description() const {
 }
 
 std::map<std::string, std::string> GptTask::files() const {
-  if (shards_ && by_bytes()) return {};  // any tokenizer may have made the shards
+  if (is_of_shards() && by_bytes()) return {};  // any tokenizer may have made the shards
   return tokenizer_files(*tokenizer_, {}, positions_of(options_), Framing::none);
 }
 

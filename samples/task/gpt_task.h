@@ -44,6 +44,7 @@ class GptTask : public Task {
     std::unique_ptr<TokenSource> source;
   };
   bool by_bytes() const { return options_.tokenizer.empty(); }
+  bool is_of_shards() const;
   std::int32_t vocabulary() const;
   TokenSampling sampling(bool shuffled) const;
   void open_training();

@@ -217,6 +217,30 @@ TEST_F(TrainGptCheckpoint, ExportsWithoutADevice) {
   }
 }
 
+// The model is that of the checkpoint: no flag says its sizes, dropout or type.
+TEST_F(TrainGptCheckpoint, ExportsByTheCheckpointAlone) {
+  run_well({"--checkpoint", dir_, "--machine", "", "--type", "bf16", "--export", folder_.file("trained")});
+  for (const Words& from : {Words{"--resume", checkpoint(6)}, Words{"--checkpoint", dir_, "--resume"}}) {
+    Words words = {"--steps", "0", "--export", folder_.file("copied")};
+    words.insert(words.end(), from.begin(), from.end());
+    well(run_train_gpt(words));
+    EXPECT_EQ(files_of("trained"), files_of("copied"));
+    std::filesystem::remove_all(folder_.file("copied"));
+  }
+  const Words none = {"--steps", "0", "--export", folder_.file("none"), "--resume"};
+  const auto refuse = [&](const Words& more, const Words& parts) {
+    Words words = none;
+    words.insert(words.end(), more.begin(), more.end());
+    expect_refusal(run_train_gpt(words), parts);
+  };
+  refuse({dir_},
+         {"--resume " + dir_ + ": this is a folder of checkpoints", "such as --resume " + checkpoint(6)});
+  refuse({folder_.file("nowhere")}, {"--resume " + folder_.file("nowhere")});
+  refuse({"--checkpoint", folder_.file("empty")}, {"empty: there is no checkpoint in it"});
+  refuse({checkpoint(6), "--evaluate-every", "1"}, {"--data FILE is missing"});
+  EXPECT_FALSE(std::filesystem::exists(folder_.file("none")));
+}
+
 TEST_F(TrainGptCheckpoint, AnInterruptSaves) {
   const std::string expected = uninterrupted();
   const ProgramResult stopped = run_train_gpt(

@@ -80,6 +80,25 @@ TEST_P(TrainsARelativeOfLlama, WithoutTrainingEveryFileStaysWhatItIs) {
   EXPECT_GE(files, 3U);
 }
 
+// From the checkpoint and the files that the training began with; without --data, and without a device.
+TEST_P(TrainsARelativeOfLlama, ExportsFromACheckpointWithoutTheData) {
+  well(run_train_gpt(of_model({"--sequence", "16", "--steps", "2", "--table-rows", "64", "--checkpoint",
+                               folder_.file("run"), "--export", folder_.file("trained")})));
+  const std::string output =
+      well(run_train_gpt({"--init", model_, "--steps", "0", "--checkpoint", folder_.file("run"), "--resume",
+                          "--export", folder_.file("copied")}))
+          .output;
+  EXPECT_EQ(output.find("rounded to bf16 (--export-type f32 keeps") != std::string::npos,
+            GetParam() == "qwen3");
+  std::size_t files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder_.file("trained"))) {
+    const std::string name = entry.path().filename().string();
+    EXPECT_TRUE(contents_of(folder_.file("copied/" + name)) == contents_of(entry.path().string())) << name;
+    ++files;
+  }
+  EXPECT_GE(files, 2U);
+}
+
 // Tables in blocks, in the least memory: the export is that of the run in all of it. A resumed run keeps its
 // blocks.
 TEST_P(TrainsARelativeOfLlama, HasTheSameBitsInLessMemory) {
