@@ -61,7 +61,7 @@ class TrainGptGenerate : public ::testing::Test {
     for (int i = 0; i < 200; ++i) text += "one two three\n";
     return text;
   }());
-  std::string machine_ = folder_.make("machine.json", machine_json({DataType::f32}));
+  std::string machine_ = folder_.make("machine.json", machine_json({DataType::f32, DataType::bf16}));
   std::string dir_ = folder_.file("checkpoints");
 };
 
