@@ -7,6 +7,7 @@
 #include <new>
 #include <string>
 
+#include "kernels/cpu/one_row.h"
 #include "src/base/parallel_for.h"
 #include "stowage/error.h"
 
@@ -235,6 +236,9 @@ void multiply_here(const Product<double>& product, double scale, bool add) {
 
 template <class T, class Out>
 void multiply(const Product<T, Out>& product, const T* bias, bool add) {
+  if constexpr (is_narrow<T>) {
+    if (is_one_narrow_row(product, add)) return multiply_one_row(product, bias);
+  }
   const Tile tile = tile_of(product.m, product.n, limits_of<T>());
   const std::int64_t across = pieces(product.n, tile.columns);
   parallel_for(across * pieces(product.m, tile.rows), 1, [&](std::int64_t index, std::int64_t) {

@@ -54,7 +54,7 @@ void multiply_here(const Product<double>& product, double scale, bool add);
 // C = A B (+ bias[n] on each row, unless null), or with `add` C += A B. C is cut into tiles that depend on
 // m and n alone (for bf16 on narrow_products(), too); each tile is one `multiply_here`, and the tiles run in
 // parallel. A tile of bf16 or f16 is summed in f32, with C's old values where they are added to, and rounded
-// once.
+// once. One row of bf16 or f16 is computed apart (one_row.h).
 template <class T, class Out>
 void multiply(const Product<T, Out>& product, const T* bias = nullptr, bool add = false);
 

@@ -330,7 +330,18 @@ void add_generation(CLI::App& app, Options& options, RawOptions& raw) {
                  "from the model in --checkpoint DIR, --resume PATH or --init, with its --tokenizer")
       ->group(group)
       ->type_name("TEXT|@FILE");
-  app.add_option("--tokens", options.generated_tokens, "tokens for --generate to write")
+  app.add_option("--generate-ids", raw.prompt_ids,
+                 "the same for programs: go on with the token ids in FILE, or in standard input for -, and "
+                 "write one id a line, until a stop token, which is not written")
+      ->group(group)
+      ->type_name("FILE|-");
+  app.add_option(
+         "--stop-ids", raw.stop_ids,
+         "ids at which --generate-ids ends, as 1,2; none for no such id; without it those of --init's "
+         "generation_config.json, or else of its config.json")
+      ->group(group)
+      ->type_name("IDS");
+  app.add_option("--tokens", options.generated_tokens, "most tokens to generate")
       ->group(group)
       ->check(quiet(CLI::Range(std::uint64_t{0}, std::uint64_t{1} << 30)))
       ->type_name("N");

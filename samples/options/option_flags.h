@@ -16,7 +16,7 @@ struct RawOptions {
   std::string pageable = "auto";
   std::string link_bandwidth = "8GB/s";
   std::string link_both;
-  std::string prompt;
+  std::string prompt, prompt_ids, stop_ids;
   std::string decay = "matrices";
   std::string moments = "f32";
   std::string schedule = "cosine";

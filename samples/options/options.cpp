@@ -49,12 +49,16 @@ std::string prompt_of(const std::string& text) {
 }
 
 void check_generation(const Options& options) {
-  if (!options.generate) return;
+  if (!writes_text(options)) return;
+  if (options.generate && options.generate_ids)
+    throw InvalidInput("--generate and --generate-ids both say what to go on with: give one of them");
+  const char* const flag = options.generate ? "--generate" : "--generate-ids";
   const bool trained = !options.checkpoint_folder.empty() || !options.resume_from.empty();
   if (trained == options.init.empty()) return;
   throw InvalidInput(
-      trained ? "--generate takes one model: give --checkpoint (or --resume PATH) or --init, not both"
-              : "--generate: which model? give --checkpoint DIR, --resume PATH or --init DIR");
+      trained
+          ? fmt::format("{} takes one model: give --checkpoint (or --resume PATH) or --init, not both", flag)
+          : fmt::format("{}: which model? give --checkpoint DIR, --resume PATH or --init DIR", flag));
 }
 
 // Refuses --optimizer-in-backward with options by which a step may have to be taken back, or
@@ -86,7 +90,7 @@ void check_optimizer_in_backward(const Options& options, const RawOptions& raw) 
 void check_together(const Options& options) {
   check_generation(options);
   const bool needs_data = options.program != Program::train_gpt || !copies_weights(options);
-  if (options.data.empty() && !options.generate && needs_data) {
+  if (options.data.empty() && !writes_text(options) && needs_data) {
     throw InvalidInput("--data FILE is missing: name a text to learn (scripts/train makes one)");
   }
   if (options.resume && options.resume_from.empty() && options.checkpoint_folder.empty())
@@ -138,14 +142,16 @@ void check_together(const Options& options) {
 struct Need {
   const char* flag;
   const char* needed;
+  const char* or_this = nullptr;  // another flag that does as well
 };
 constexpr Need needs[] = {{"--checkpoint-every", "--checkpoint"},
                           {"--keep", "--checkpoint"},
                           {"--checkpoint-blocking", "--checkpoint"},
                           {"--keep-best", "--checkpoint"},
                           {"--export-type", "--export"},
-                          {"--tokens", "--generate"},
-                          {"--temperature", "--generate"}};
+                          {"--tokens", "--generate", "--generate-ids"},
+                          {"--temperature", "--generate", "--generate-ids"},
+                          {"--stop-ids", "--generate-ids"}};
 // Outputs of a training, besides its checkpoints.
 using Kind = WrittenPaths::Kind;
 constexpr std::pair<const char*, Kind> written[] = {{"--log", Kind::text},     {"--trace", Kind::text},
@@ -168,7 +174,7 @@ constexpr const char* evaluation_flags[] = {"--evaluation-data", "--evaluation-s
 
 // Gives each of several processes one device.
 void count_devices(Options& options, int processes, const IsGiven& given) {
-  if (processes == 1 || options.generate) return;
+  if (processes == 1 || writes_text(options)) return;
   if (given("--devices") && options.devices != processes)
     throw WrongNumber(
         fmt::format("--devices {} with {} processes, each of which is a device: leave --devices "
@@ -209,7 +215,7 @@ void ask_for_evaluation(Options& options, const IsGiven& given) {
 // `given`: whether the command line has the flag.
 void check_needs(const Options& options, const IsGiven& given) {
   for (const Need& need : needs) {
-    if (given(need.flag) && !given(need.needed))
+    if (given(need.flag) && !given(need.needed) && (need.or_this == nullptr || !given(need.or_this)))
       throw InvalidInput(fmt::format("{}: this does nothing without {}; give that too, or leave this out",
                                      need.flag, need.needed));
   }
@@ -231,11 +237,11 @@ void check_needs(const Options& options, const IsGiven& given) {
   if (options.epochs && given("--steps"))
     throw InvalidInput("--epochs and --steps both say how long to train: give one of them");
   for (const auto& [flag, kind] : written) {
-    if (options.generate && given(flag))
+    if (writes_text(options) && given(flag))
       throw InvalidInput(
-          fmt::format("{}: --generate trains nothing and writes to standard output alone; leave "
+          fmt::format("{}: {} trains nothing and writes to standard output alone; leave "
                       "one of them out",
-                      flag));
+                      flag, options.generate ? "--generate" : "--generate-ids"));
   }
 }
 
@@ -363,6 +369,8 @@ CommandLine parse_command_line(int count, const char* const* arguments, Program 
                            "--table-rows", "--beta1", "--beta2", "--epsilon", "--micro-batches"})
     if (given(flag)) options.changed.insert(flag);
   if (given("--generate")) options.generate = prompt_of(raw.prompt);
+  if (given("--generate-ids")) options.generate_ids = raw.prompt_ids;
+  if (given("--stop-ids")) options.stop_ids = raw.stop_ids;
   take_initial_sizes(options, {given("--layers"), given("--width"), given("--heads"), given("--sequence"),
                                given("--dropout"), given("--table-rows"), given("--type")});
   if (given("--table-rows") && options.family->defaults.table_rows == 0)

@@ -84,7 +84,9 @@ struct Options {
   std::optional<EvaluatedOn> evaluate_on;
   std::uint64_t patience = 0;  // evaluations in a row without a new least loss that end the run; 0: none do
 
-  std::optional<std::string> generate;  // prompt, for writing text instead of training
+  std::optional<std::string> generate;      // prompt, for writing text instead of training
+  std::optional<std::string> generate_ids;  // file with the prompt's ids, or "-"; ids are written, too
+  std::optional<std::string> stop_ids;      // ids separated by commas, or "none"; not set: those of --init
   double temperature = 0.8;
   std::uint64_t generated_tokens = 200;
 
@@ -120,6 +122,9 @@ inline AdamW optimizer_of(const Options& options) {
           .clip = options.clip,
           .moments = options.moments};
 }
+
+// True for options that write text instead of training.
+inline bool writes_text(const Options& options) { return options.generate || options.generate_ids; }
 
 // Returns the rows of the model's table of positions: --init may have more than --sequence takes.
 inline std::int64_t positions_of(const Options& options) {

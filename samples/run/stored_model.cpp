@@ -2,10 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstring>
 #include <filesystem>
+#include <map>
 #include <optional>
+#include <span>
+#include <string_view>
 
 #include "kernels/math/bfloat16.h"
 #include "kernels/math/float16.h"
@@ -52,86 +56,38 @@ DataType work_type_of(const CheckpointState& state, const std::string& folder) {
   return DataType::f32;
 }
 
-// Keeps a graph's parameters in host memory, and drops all other tensors of a checkpoint.
+// Writes the parameters of a checkpoint's graph, which may have tables in blocks, to whole ones, and drops
+// all other tensors.
 class Store {
  public:
-  explicit Store(const Graph& graph) : graph_(graph), values_(graph.tensors.size()) {}
+  Store(const Graph& graph, ModelWeights& weights) {
+    std::map<std::string_view, Bytes> filled;  // bytes of each table's blocks so far
+    for (const Tensor& tensor : graph.tensors) {
+      const bool kept = tensor.kind == TensorKind::parameter;
+      const std::string_view table = name_of_table(tensor.name);
+      places_.push_back(kept ? weights.value(table).subspan(filled[table], tensor.bytes())
+                             : std::span<std::byte>());
+      if (kept) filled[table] += tensor.bytes();
+      sizes_.push_back(tensor.bytes());
+    }
+  }
 
   void fill(TensorId id, const StateAccess::FillPiece& piece) {
-    std::vector<std::byte>& value = value_of(id);
-    piece(0, value);
-  }
-  void write(TensorId id, Bytes offset, std::span<const std::byte> from) {
-    std::memcpy(value_of(id).data() + offset, from.data(), from.size());
+    if (!places_[id].empty()) return piece(0, places_[id]);
+    constexpr Bytes at_once = 1_MiB;
+    passing_.resize(at_once);
+    for (Bytes offset = 0; offset < sizes_[id]; offset += at_once)
+      piece(offset, std::span(passing_).first(std::min(at_once, sizes_[id] - offset)));
   }
   void read(TensorId id, Bytes offset, std::span<std::byte> into) {
-    std::memcpy(into.data(), value_of(id).data() + offset, into.size());
-  }
-
-  std::map<std::string, std::vector<std::byte>> take() {
-    std::map<std::string, std::vector<std::byte>> parameters;
-    for (TensorId id = 0; id < values_.size(); ++id) {
-      const Tensor& tensor = graph_.tensor(id);
-      if (tensor.kind != TensorKind::parameter) continue;
-      std::vector<std::byte> value = std::move(value_of(id));
-      if (size_of(tensor.type) == 2) value = widened(tensor.type, value);
-      std::vector<std::byte>& all = parameters[std::string(name_of_table(tensor.name))];
-      all.empty() ? all.swap(value) : static_cast<void>(all.insert(all.end(), value.begin(), value.end()));
-    }
-    return parameters;
+    if (!places_[id].empty()) std::memcpy(into.data(), places_[id].data() + offset, into.size());
   }
 
  private:
-  std::vector<std::byte>& value_of(TensorId id) {
-    const bool kept = graph_.tensor(id).kind == TensorKind::parameter;
-    std::vector<std::byte>& value = kept ? values_[id] : passing_;
-    value.resize(graph_.tensor(id).bytes());
-    return value;
-  }
-
-  const Graph& graph_;
-  std::vector<std::vector<std::byte>> values_;
+  std::vector<std::span<std::byte>> places_;  // by tensor; empty: it is dropped
+  std::vector<Bytes> sizes_;
   std::vector<std::byte> passing_;
 };
-
-Graph training_graph(const StoredModel& model, DataType type, Moments moments = Moments::f32) {
-  GraphBuilder builder(type);
-  return builder.finish(model.family->build(builder, model.sizes).loss, AdamW{.moments = moments});
-}
-
-StoredModel from_files(const Options& options) {
-  return about_initial(options, [&] {
-    StoredModel model;
-    model.family = options.family;
-    model.sizes = options.model;
-    model.sizes.batch = 1;
-    const Graph graph = training_graph(model, DataType::f32);
-    const TensorFiles files(options.init);
-    // Checks before memory is taken for the sizes in config.json.
-    check_model(files, *options.initial, graph);
-    Store store(graph);
-    load_model(files, *options.initial, graph, access_to(store));
-    model.parameters = store.take();
-    return model;
-  });
-}
-
-StoredModel from_checkpoint(const Checkpoint& checkpoint) {
-  const CheckpointState& state = checkpoint.state();
-  StoredModel model;
-  model.family = &family_in(state, checkpoint.folder());
-  model.sizes = sizes_in(state, checkpoint.folder());
-  model.knows_tokenizer = true;
-  if (const auto found = state.configuration.find("data.tokenizer"); found != state.configuration.end())
-    model.tokenizer = found->second;
-  const Graph graph =
-      training_graph(model, work_type_of(state, checkpoint.folder()), moments_in(state, checkpoint.folder()));
-  checkpoint.require_graph(graph);
-  Store store(graph);
-  checkpoint.load(graph, state_access(store));
-  model.parameters = store.take();
-  return model;
-}
 
 // Returns the folder of the checkpoint that --resume means.
 std::string resumed_folder(const Options& options) {
@@ -149,8 +105,14 @@ std::string resumed_folder(const Options& options) {
 }
 
 std::optional<Checkpoint> checkpoint_of(const Options& options) {
-  if (!options.resume_from.empty()) return checkpoint_at(options.resume_from);
-  return open_newest_checkpoint(options.checkpoint_folder);
+  if (!options.init.empty()) return {};
+  return with_prefix(options.resume_from.empty() ? "--checkpoint " : "--resume ", [&] {
+    std::optional<Checkpoint> found = options.resume_from.empty()
+                                          ? open_newest_checkpoint(options.checkpoint_folder)
+                                          : checkpoint_at(options.resume_from);
+    if (!found) throw InvalidInput(options.checkpoint_folder + ": there is no checkpoint in it");
+    return found;
+  });
 }
 
 }  // namespace
@@ -228,13 +190,43 @@ void take_stored_model(Options& options) {
   });
 }
 
-StoredModel read_stored_model(const Options& options) {
-  if (!options.init.empty()) return from_files(options);
-  return with_prefix(options.resume_from.empty() ? "--checkpoint " : "--resume ", [&] {
-    const std::optional<Checkpoint> checkpoint = checkpoint_of(options);
-    if (!checkpoint) throw InvalidInput(options.checkpoint_folder + ": there is no checkpoint in it");
-    return from_checkpoint(*checkpoint);
-  });
+StoredModel::StoredModel(const Options& options)
+    : options_(options),
+      checkpoint_(checkpoint_of(options)),
+      family_(options.family),
+      sizes_(options.model),
+      type_(options.type) {
+  sizes_.batch = 1;
+  if (!checkpoint_) return;
+  const std::string& folder = checkpoint_->folder();
+  const CheckpointState& state = checkpoint_->state();
+  family_ = &family_in(state, folder);
+  sizes_ = sizes_in(state, folder);
+  type_ = work_type_of(state, folder);
+}
+
+std::optional<std::string> StoredModel::tokenizer() const {
+  if (!checkpoint_) return {};
+  const auto& configuration = checkpoint_->state().configuration;
+  const auto found = configuration.find("data.tokenizer");
+  return found != configuration.end() ? found->second : "";
+}
+
+void StoredModel::load(ModelWeights& weights) const {
+  if (!checkpoint_) {
+    about_initial(options_, [&] {
+      const TensorFiles files(options_.init);
+      load_model(files, *options_.initial, weights.graph(), access_to(weights));
+    });
+    return;
+  }
+  const std::string& folder = checkpoint_->folder();
+  GraphBuilder builder(type_);
+  const Graph graph = builder.finish(family_->build(builder, sizes_).loss,
+                                     AdamW{.moments = moments_in(checkpoint_->state(), folder)});
+  checkpoint_->require_graph(graph);
+  Store store(graph, weights);
+  checkpoint_->load(graph, state_access(store));
 }
 
 }  // namespace stowage::samples

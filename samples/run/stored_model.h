@@ -1,22 +1,40 @@
-// A trained model in host memory, read from a checkpoint or from model files.
+// A trained model in a checkpoint or in model files, to be read without a device.
 #pragma once
 
-#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "samples/options/options.h"
-#include "samples/task/task.h"
+#include "samples/task/model_weights.h"
 #include "stowage/checkpoint.h"
 
 namespace stowage::samples {
 
-struct StoredModel {
-  const ModelFamily* family = &gpt_family;
-  ModelConfig sizes;
-  std::string tokenizer;  // fingerprint of the tokenizer; empty: tokens are bytes, or not known
-  bool knows_tokenizer = false;
-  std::map<std::string, std::vector<std::byte>> parameters;  // f32 values by name
+// The model of --init, of the checkpoint --resume PATH, or of the newest in --checkpoint DIR.
+class StoredModel {
+ public:
+  // Reads the description alone, and checks the bytes of a checkpoint. `options` must outlive this. Throws
+  // InvalidInput naming the flag.
+  explicit StoredModel(const Options& options);
+
+  const ModelFamily& family() const { return *family_; }
+  const ModelConfig& sizes() const { return sizes_; }
+  DataType type() const { return type_; }  // type in which it computes
+  // Returns the fingerprint of its tokenizer, "" if its tokens are bytes or were shards'; nothing if it does
+  // not say.
+  std::optional<std::string> tokenizer() const;
+
+  // Reads the parameters. `weights`: those of a model of this family, these sizes and this type. Throws
+  // InvalidInput naming the flag.
+  void load(ModelWeights& weights) const;
+
+ private:
+  const Options& options_;
+  std::optional<Checkpoint> checkpoint_;  // not set: the model of --init
+  const ModelFamily* family_;
+  ModelConfig sizes_;
+  DataType type_;
 };
 
 // Returns the family in a checkpoint's configuration. Throws InvalidInput for one that writes no text.
@@ -28,10 +46,6 @@ ModelConfig sizes_in(const CheckpointState& state, const std::string& folder);
 
 // Returns the type of a checkpoint's moments: f32 if it does not say. Throws InvalidInput naming the field.
 Moments moments_in(const CheckpointState& state, const std::string& folder);
-
-// Returns the model of --init, of the checkpoint --resume PATH, or of the newest in --checkpoint DIR. Throws
-// InvalidInput naming the flag.
-StoredModel read_stored_model(const Options& options);
 
 // Sets what the options leave out without --data: the sizes, dropout and type of the model in the checkpoint
 // of --resume, and with --init of another --sequence this one. Reads state.json alone. Throws InvalidInput

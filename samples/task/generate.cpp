@@ -4,58 +4,14 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
+#include <limits>
 
 #include "samples/data/random_stream.h"
-#include "samples/task/forward_pass.h"
+#include "samples/task/decoder.h"
 #include "stowage/error.h"
-#include "stowage/evaluate.h"
 
 namespace stowage::samples {
 namespace {
-
-// Runs the model on one sample at a time.
-class Forward {
- public:
-  Forward(const ModelFamily& family, const ModelConfig& config, const ReadParameter& read, std::uint64_t seed)
-      : Forward(make(family, config), read, seed, config) {}
-
-  // Returns the logits after the last token of `text`, of which at most the last `sequence` tokens count.
-  std::span<const float> logits(std::span<const std::int32_t> text) {
-    const auto sequence = static_cast<std::size_t>(config_.sequence);
-    if (text.size() > sequence) text = text.last(sequence);
-    // Causal attention: what stands behind the text does not matter.
-    std::vector<std::int32_t> tokens(sequence, 0);
-    std::copy(text.begin(), text.end(), tokens.begin());
-    std::memcpy(evaluator_.value(tokens_).data(), tokens.data(), sequence * sizeof(std::int32_t));
-    evaluator_.run(0, 0);
-    const std::span<const float> all = floats_of(evaluator_.value(logits_));
-    return all.subspan((text.size() - 1) * (all.size() / sequence), all.size() / sequence);
-  }
-
- private:
-  static SubGraph make(const ModelFamily& family, const ModelConfig& config) {
-    GraphBuilder builder;
-    const BuiltModel model = family.build(builder, without_dropout(config, 1));
-    return up_to(builder.finish_without_update(model.loss), {model.tokens.id, model.logits.id});
-  }
-
-  Forward(SubGraph part, const ReadParameter& read, std::uint64_t seed, const ModelConfig& config)
-      : config_(config),
-        evaluator_(part.graph, cpu_launch_table(), seed),
-        tokens_(part.outputs[0]),
-        logits_(part.outputs[1]) {
-    for (TensorId id = 0; id < part.graph.tensors.size(); ++id) {
-      const Tensor& tensor = part.graph.tensor(id);
-      if (tensor.kind == TensorKind::parameter) evaluator_.value(id) = read(tensor.name);
-    }
-  }
-
-  ModelConfig config_;
-  Evaluator evaluator_;
-  TensorId tokens_;
-  TensorId logits_;
-};
 
 // Returns a uniform number in [0, 1) of 53 bits.
 double uniform(std::uint64_t seed, std::uint64_t index) {
@@ -168,19 +124,41 @@ std::string beginning_of_text(const Tokenizer& tokenizer) {
   return first ? tokenizer.decode(std::span(&*first, 1)) : ".";
 }
 
-void generate(const ModelFamily& family, const ModelConfig& config, const Tokenizer& tokenizer,
-              const ReadParameter& read, const GenerateOptions& options, const EmitText& emit) {
-  std::vector<std::int32_t> tokens = tokenizer.encode(options.prompt);
-  if (tokens.empty()) throw InvalidInput("the prompt is no token of this vocabulary: give another text");
-  ModelConfig seen = config;
-  if (!family.learned_positions)
-    seen.sequence = std::min(config.sequence, std::ssize(tokens) + static_cast<std::int64_t>(options.tokens));
-  Forward model(family, seen, read, options.seed);
-  const std::vector<bool> usable = usable_tokens(tokenizer, config.vocabulary);
+std::int64_t positions_to_generate(const ModelFamily& family, const ModelConfig& sizes, std::size_t prompt,
+                                   std::uint64_t tokens) {
+  const auto all = static_cast<std::int64_t>(prompt + std::max<std::uint64_t>(tokens, 1)) - 1;
+  return family.learned_positions ? std::min(sizes.sequence, all) : all;
+}
+
+void generate_tokens(const ModelWeights& weights, std::vector<std::int32_t> prompt,
+                     const std::vector<bool>& usable, const GenerateOptions& options,
+                     const std::function<bool(std::int32_t)>& emit) {
+  std::vector<std::int32_t>& tokens = prompt;
+  Decoder decoder(weights,
+                  positions_to_generate(weights.family(), weights.sizes(), tokens.size(), options.tokens));
+  std::size_t added = tokens.size();  // tokens that the decoder has not seen
   for (std::uint64_t i = 0; i < options.tokens; ++i) {
-    tokens.push_back(pick(model.logits(tokens), usable, options.temperature, uniform(options.seed, i)));
-    if (!emit(text_of_last(tokenizer, tokens, usable))) return;
+    if (static_cast<std::int64_t>(added) > decoder.room()) {
+      decoder.forget();
+      const std::int64_t kept = i == 0 ? decoder.positions() : (decoder.positions() + 1) / 2;
+      added = std::min(tokens.size(), static_cast<std::size_t>(kept));
+    }
+    const std::span<const float> logits = decoder.logits(std::span(tokens).last(added));
+    tokens.push_back(pick(logits, usable, options.temperature, uniform(options.seed, i)));
+    added = 1;
+    if (!emit(tokens.back())) return;
   }
+}
+
+void generate(const ModelWeights& weights, const Tokenizer& tokenizer, std::string_view prompt,
+              const GenerateOptions& options, const EmitText& emit) {
+  std::vector<std::int32_t> tokens = tokenizer.encode(prompt);
+  if (tokens.empty()) throw InvalidInput("the prompt is no token of this vocabulary: give another text");
+  const std::vector<bool> usable = usable_tokens(tokenizer, weights.sizes().vocabulary);
+  generate_tokens(weights, tokens, usable, options, [&](std::int32_t token) {
+    tokens.push_back(token);
+    return emit(text_of_last(tokenizer, tokens, usable));
+  });
 }
 
 }  // namespace stowage::samples

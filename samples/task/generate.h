@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "samples/task/model_weights.h"
 #include "samples/task/task.h"
 #include "stowage/models.h"
 #include "stowage/tokenizer.h"
@@ -14,7 +16,6 @@
 namespace stowage::samples {
 
 struct GenerateOptions {
-  std::string_view prompt;   // prompt, of which the model sees the end
   std::uint64_t tokens = 0;  // number of tokens to generate
   double temperature = 0.8;
   std::uint64_t seed = 1;
@@ -24,11 +25,23 @@ struct GenerateOptions {
 // vocabulary has of: a line's end, [CLS], a dot.
 std::string beginning_of_text(const Tokenizer& tokenizer);
 
-// Hands the text of each new token to `emit`. On the CPU, one sample of `config`'s sequence length at a time;
-// the same tokens for the same parameters and options. Tokens without a text, and rows that pad the
-// vocabulary, are never picked. Throws InvalidInput for a prompt that is no token at all.
-void generate(const ModelFamily& family, const ModelConfig& config, const Tokenizer& tokenizer,
-              const ReadParameter& read, const GenerateOptions& options, const EmitText& emit);
+// Returns the tokens that a Decoder needs room for, to go on with a prompt of `prompt` tokens by `tokens`:
+// all of them or, where positions are learned, at most the model's.
+std::int64_t positions_to_generate(const ModelFamily& family, const ModelConfig& sizes, std::size_t prompt,
+                                   std::uint64_t tokens);
+
+// Hands each new token to `emit`, until that returns false. On the CPU, in the type of the weights; the same
+// tokens for the same weights and options. Tokens that are not usable are never picked. Where positions are
+// learned and the last is taken, the model goes on with the last half of them: it sees a shorter text, from
+// the first position on. Of a longer prompt it sees the end. Requires a prompt of at least one token.
+void generate_tokens(const ModelWeights& weights, std::vector<std::int32_t> prompt,
+                     const std::vector<bool>& usable, const GenerateOptions& options,
+                     const std::function<bool(std::int32_t)>& emit);
+
+// Hands the text of each new token to `emit`, as generate_tokens. Tokens without a text, and rows that pad
+// the vocabulary, are never picked. Throws InvalidInput for a prompt that is no token at all.
+void generate(const ModelWeights& weights, const Tokenizer& tokenizer, std::string_view prompt,
+              const GenerateOptions& options, const EmitText& emit);
 
 // Returns the token that a draw picks: the first whose cumulative probability, softmax(logits / temperature),
 // exceeds `uniform` in [0, 1); at temperature 0 the first of the likeliest ones. Tokens that are not usable

@@ -177,11 +177,11 @@ void GptTask::sample(const ReadParameter& read, const EmitText& emit) const {
   // White space is no token of a WordPiece vocabulary.
   const bool lines = !tokenizer_->encode("\n").empty();
   const std::string prompt = lines ? "\n" : beginning_of_text(*tokenizer_);
-  const GenerateOptions wanted = {.prompt = prompt,
-                                  .tokens = options_.sample_tokens,
-                                  .temperature = sample_temperature,
-                                  .seed = options_.seed};
-  generate(*options_.family, options_.model, *tokenizer_, read, wanted, emit);
+  ModelWeights weights(*options_.family, options_.model, options_.type);
+  weights.take(read);
+  generate(weights, *tokenizer_, prompt,
+           {.tokens = options_.sample_tokens, .temperature = sample_temperature, .seed = options_.seed},
+           emit);
 }
 
 }  // namespace stowage::samples

@@ -3,6 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
 
 #include "samples/task/generate.h"
 #include "stowage/checkpoint.h"
@@ -57,7 +61,7 @@ class TrainGptGenerate : public ::testing::Test {
     for (int i = 0; i < 200; ++i) text += "one two three\n";
     return text;
   }());
-  std::string machine_ = folder_.make("machine.json", machine_json({DataType::f32}));
+  std::string machine_ = folder_.make("machine.json", machine_json({DataType::f32, DataType::bf16}));
   std::string dir_ = folder_.file("checkpoints");
 };
 
@@ -116,6 +120,158 @@ TEST_F(TrainGptGenerate, RefusesWhatIsNoModel) {
   expect_refused({"--generate", "x", "--checkpoint", dir_, "--temperature", "-0.1"}, {"--temperature"});
   expect_refused({"--generate", "x", "--checkpoint", dir_, "--tokenizer", words_of("aaaa")},
                  {"--tokenizer", "bytes: leave it out"});
+}
+
+class TrainGptGenerateIds : public TrainGptGenerate {
+ protected:
+  static Words ids_of(const std::string& model, const Words& more) {
+    Words words = {"--init", model, "--temperature", "0"};
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  }
+  // Returns the lines that the program writes.
+  static Words written(const Words& words) {
+    const ProgramResult result = run_train_gpt(words);
+    EXPECT_EQ(result.exit_code, 0) << result.errors;
+    EXPECT_EQ(result.errors, "");
+    Words lines;
+    std::istringstream text(result.output);
+    for (std::string line; std::getline(text, line);) lines.push_back(line);
+    return lines;
+  }
+  // A copy of the fixture whose file `name` has these contents.
+  std::string llama_with(const std::string& name, const std::string& contents) const {
+    const std::string copy = folder_.file("llama");
+    std::filesystem::remove_all(copy);
+    std::filesystem::copy(llama_, copy);
+    std::ofstream(copy + '/' + name) << contents;
+    return copy;
+  }
+
+  const std::string llama_ = std::string(STOWAGE_ROOT) + "/tests/fixtures/model_files/llama";
+  std::string prompt_ = folder_.make("prompt", "17 4\n 255\t9 ");
+};
+
+TEST_F(TrainGptGenerateIds, WritesTheContinuationALineATime) {
+  const Words all = written(ids_of(llama_, {"--generate-ids", prompt_, "--tokens", "12"}));
+  ASSERT_EQ(all.size(), 12U);
+  const Words some = written(ids_of(llama_, {"--generate-ids", prompt_, "--tokens", "3"}));
+  EXPECT_EQ(some, Words(all.begin(), all.begin() + 3));
+  // What was written is a prompt, too.
+  std::string longer = contents_of(prompt_);
+  for (const std::string& id : some) longer += id + "\n";
+  const std::string place = folder_.make("longer", longer);
+  EXPECT_EQ(written(ids_of(llama_, {"--generate-ids", place, "--tokens", "9"})),
+            Words(all.begin() + 3, all.end()));
+  EXPECT_TRUE(written(ids_of(llama_, {"--generate-ids", prompt_, "--tokens", "0"})).empty());
+  EXPECT_NE(written({"--init", llama_, "--generate-ids", prompt_, "--tokens", "12", "--temperature", "9"}),
+            all);
+  const std::string command = std::string("echo 17 4 255 9 | ") + STOWAGE_TRAIN_GPT + " --init " + llama_ +
+                              " --generate-ids - --tokens 1 --temperature 0";
+  EXPECT_EQ(well(run_program("/bin/sh", {"-c", command})).output, all.front() + "\n");
+}
+
+TEST_F(TrainGptGenerateIds, EndsAtAStopToken) {
+  const Words rest = {"--generate-ids", prompt_, "--tokens", "12"};
+  const Words all = written(ids_of(llama_, rest));
+  const std::string& stop = all[5];
+  const Words until(all.begin(), std::find(all.begin(), all.end(), stop));
+  Words asked = rest;
+  asked.insert(asked.end(), {"--stop-ids", "299," + stop});
+  EXPECT_EQ(written(ids_of(llama_, asked)), until);
+  const std::string one = "{\"eos_token_id\": " + stop + "}";
+  const std::string several = "{\"eos_token_id\": [299, " + stop + "]}";
+  for (const std::string& text : {one, several})
+    EXPECT_EQ(written(ids_of(llama_with("generation_config.json", text), rest)), until);
+  std::string config = contents_of(llama_ + "/config.json");
+  const std::string before = "\"eos_token_id\": 2";
+  config.replace(config.find(before), before.size(), "\"eos_token_id\": [" + stop + "]");
+  const std::string copy = llama_with("config.json", config);
+  EXPECT_EQ(written(ids_of(copy, rest)), all) << "generation_config.json comes first";
+  std::filesystem::remove(copy + "/generation_config.json");
+  EXPECT_EQ(written(ids_of(copy, rest)), until);
+  asked.back() = "none";
+  EXPECT_EQ(written(ids_of(copy, asked)), all);
+}
+
+TEST_F(TrainGptGenerateIds, TakesACheckpointToo) {
+  const std::string out = folder_.file("out");
+  train({"--export", out, "--type", "bf16"});
+  const Words rest = {
+      "--generate-ids", folder_.make("bytes", "111 110 101"), "--temperature", "0", "--tokens", "9"};
+  const auto from = [&](Words words) {
+    words.insert(words.end(), rest.begin(), rest.end());
+    return written(words);
+  };
+  const Words ids = from({"--checkpoint", dir_});
+  EXPECT_EQ(ids.size(), 9U);
+  EXPECT_EQ(from({"--resume", list_checkpoints(dir_).front().path}), ids);
+  // The export has f32 masters, which --type rounds.
+  EXPECT_EQ(from({"--init", out, "--type", "bf16", "--stop-ids", "none"}), ids);
+}
+
+TEST_F(TrainGptGenerateIds, RefusesWhatIsNoPrompt) {
+  const auto refused = [&](const std::string& text, const Words& parts) {
+    Words named = {"--generate-ids " + folder_.file("bad")};
+    named.insert(named.end(), parts.begin(), parts.end());
+    expect_refused(ids_of(llama_, {"--generate-ids", folder_.make("bad", text)}), named);
+  };
+  refused("", {"there is no id", "from 0 to 299"});
+  refused(" \n", {"there is no id"});
+  refused("1 2 -3", {"number 3 is \"-3\""});
+  refused("1 300", {"number 2 is \"300\"", "from 0 to 299"});
+  for (const char* word : {"x", "1.5", "0x1", "+1", "1,2", "99999999999999999999", "1\x1b[2J"})
+    refused(word, {"number 1 is \""});
+  refused(std::string("1 2\0 3", 6), {"number 2"});
+  std::string many;
+  for (int i = 0; i <= 1 << 20; ++i) many += "1 ";
+  refused(many, {"more than 1048576 ids"});
+  expect_refused(ids_of(llama_, {"--generate-ids", folder_.file("nowhere")}),
+                 {"--generate-ids", "cannot be read"});
+  expect_refused(ids_of(llama_, {"--generate-ids", folder_.file("")}), {"--generate-ids", "cannot be read"});
+}
+
+TEST_F(TrainGptGenerateIds, RefusesFlagsAndFilesThatContradict) {
+  const Words from = ids_of(llama_, {"--generate-ids", prompt_});
+  const auto with = [&](const Words& more) {
+    Words words = from;
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  };
+  expect_refused({"--generate-ids", prompt_}, {"--generate-ids: which model"});
+  expect_refused(with({"--generate", "x"}), {"--generate and --generate-ids"});
+  expect_refused(with({"--export", folder_.file("out")}), {"--export", "--generate-ids trains nothing"});
+  expect_refused({"--generate", "x", "--init", llama_, "--stop-ids", "1"},
+                 {"--stop-ids", "without --generate-ids"});
+  for (const char* ids : {"300", "-1", "x", "", "1;2"})
+    expect_refused(with({"--stop-ids", ids}), {"--stop-ids"});
+  for (const char* ids : {"\"x\"", "-1", "300", "[1, 300]", "1.5", "{}"}) {
+    const std::string copy =
+        llama_with("generation_config.json", std::string("{\"eos_token_id\": ") + ids + "}");
+    expect_refused(ids_of(copy, {"--generate-ids", prompt_}),
+                   {copy + "/generation_config.json", "eos_token_id"});
+  }
+  const std::string copy = llama_with("generation_config.json", "{");
+  expect_refused(ids_of(copy, {"--generate-ids", prompt_}), {copy + "/generation_config.json"});
+  EXPECT_EQ(written(ids_of(llama_with("generation_config.json", "{}"),
+                           {"--generate-ids", prompt_, "--tokens", "2"}))
+                .size(),
+            2U);
+}
+
+// Keys and values of a thousand million tokens: some 250 GB.
+TEST_F(TrainGptGenerateIds, RefusesWhatTheHostHasNoRoomFor) {
+  expect_refused(ids_of(llama_, {"--generate-ids", prompt_, "--tokens", "1000000000"}),
+                 {"host memory: ", "needed", "keys and values of 1,000,000,003 tokens", "fewer --tokens"});
+}
+
+TEST_F(TrainGptGenerateIds, EndsQuietlyWhereNobodyReads) {
+  const Words words = ids_of(llama_, {"--generate-ids", prompt_, "--tokens", "100000", "--stop-ids", "none"});
+  for (const int signal : {SIGPIPE, SIGINT, SIGTERM}) {
+    const ProgramResult result = run_train_gpt(words, "\n", signal);
+    EXPECT_EQ(result.errors, "");
+    EXPECT_NE(result.exit_code, 0);
+  }
 }
 
 }  // namespace

@@ -6,7 +6,10 @@
 
 #include <array>
 #include <cstring>
+#include <span>
+#include <utility>
 
+#include "kernels/math/bfloat16.h"
 #include "stowage/error.h"
 #include "stowage/model_files.h"
 #include "tests/support/expect_refused.h"
@@ -111,20 +114,35 @@ TEST(Widened, KeepsValues) {
   EXPECT_EQ(values, (std::array<float, 3>{1, -2, 0x1p-24F}));
 }
 
-// Generation computes with whole tables, and the graph that a model is read into may have them in blocks.
-TEST(StoredModel, BlocksOfATableAreJoined) {
+// The model's own type, and whole tables, whatever the blocks of a training.
+TEST(StoredModel, OfFilesIsReadInItsType) {
   Options options;
   options.init = std::string(STOWAGE_ROOT) + "/tests/fixtures/model_files/llama";
   options.initial = read_model_description(options.init);
   options.family = options.initial->family;
   options.model = options.initial->config;
   options.model.padded_vocabulary = 320;
-  options.model.table_rows = 0;
-  const StoredModel whole = read_stored_model(options);
   options.model.table_rows = 64;
-  const StoredModel blocks = read_stored_model(options);
-  EXPECT_EQ(blocks.parameters, whole.parameters);
-  EXPECT_EQ(blocks.parameters.at("lm_head.weight").size(), 320U * 32 * sizeof(float));
+  const auto read = [&](DataType type) {
+    options.type = type;
+    const StoredModel model(options);
+    EXPECT_EQ(model.type(), type);
+    EXPECT_FALSE(model.tokenizer().has_value());
+    ModelWeights weights(model.family(), model.sizes(), model.type());
+    model.load(weights);
+    const std::span<const std::byte> value = std::as_const(weights).value("lm_head.weight");
+    return std::vector<std::byte>(value.begin(), value.end());
+  };
+  const std::vector<std::byte> wide = read(DataType::f32), narrow = read(DataType::bf16);
+  ASSERT_EQ(wide.size(), 320U * 32 * sizeof(float));
+  ASSERT_EQ(narrow.size(), wide.size() / 2);
+  for (std::size_t i = 0; i < wide.size() / 4; ++i) {
+    float value = 0;
+    Bfloat16 rounded;
+    std::memcpy(&value, wide.data() + 4 * i, sizeof value);
+    std::memcpy(&rounded, narrow.data() + 2 * i, sizeof rounded);
+    EXPECT_EQ(Bfloat16(value).bits, rounded.bits);
+  }
 }
 
 }  // namespace

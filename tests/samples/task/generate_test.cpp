@@ -2,9 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstring>
+#include <functional>
 #include <set>
 #include <span>
 
@@ -80,44 +81,30 @@ TEST(UsableTokens, AreThoseWithAText) {
   EXPECT_EQ(usable_tokens(*bytes, 100).size(), 100U);
 }
 
-struct Built {
-  BuiltModel model;
-  Graph graph;
-};
-Built tiny(std::int64_t batch,
-           ModelConfig config = {.layers = 2, .width = 16, .heads = 2, .sequence = 8, .head_tokens = 0}) {
-  config.batch = batch;
-  GraphBuilder builder;
-  Built built;
-  built.model = gpt(builder, config);
-  built.graph = builder.finish(built.model.loss, AdamW{});
-  return built;
+// Returns a GPT's weights, each of which `change` may change. They start as the initial ones.
+ModelWeights gpt_weights(const ModelConfig& config,
+                         const std::function<void(const Tensor&, std::span<float>)>& change) {
+  ModelWeights weights(gpt_family, config, DataType::f32);
+  for (const Tensor& tensor : weights.graph().tensors) {
+    if (tensor.kind != TensorKind::parameter) continue;
+    const std::span<std::byte> value = weights.value(tensor.name);
+    initialize(tensor, 1, value);
+    change(tensor, {reinterpret_cast<float*>(value.data()), value.size() / sizeof(float)});
+  }
+  return weights;
 }
+void make_zero(const Tensor&, std::span<float> value) { std::fill(value.begin(), value.end(), 0.0F); }
 
 // Generates with the initial parameters of `seed`, each matrix scaled up so that context matters.
 std::string generated(std::uint64_t seed, std::string_view prompt, std::uint64_t bytes) {
   const ModelConfig config = {
       .layers = 2, .width = 16, .heads = 2, .sequence = 8, .batch = 4, .dropout = 0.5};
-  const Built built = tiny(1);
-  const ReadParameter read = [&](const std::string& name) {
-    for (const Tensor& tensor : built.graph.tensors) {
-      if (tensor.name != name) continue;
-      std::vector<std::byte> value(tensor.bytes());
-      initialize(tensor, 1, value);
-      std::vector<float> numbers(value.size() / sizeof(float));
-      std::memcpy(numbers.data(), value.data(), value.size());
-      if (tensor.shape.size() > 1) {
-        for (float& number : numbers) number *= 20;
-      }
-      std::memcpy(value.data(), numbers.data(), value.size());
-      return value;
-    }
-    ADD_FAILURE() << "no parameter " << name;
-    return std::vector<std::byte>{};
-  };
+  const ModelWeights weights = gpt_weights(config, [](const Tensor& tensor, std::span<float> value) {
+    for (float& number : value) number *= tensor.shape.size() > 1 ? 20.0F : 1.0F;
+  });
   std::string text;
-  generate(gpt_family, config, *byte_tokenizer(), read,
-           {.prompt = prompt, .tokens = bytes, .temperature = 0.8, .seed = seed}, [&](std::string_view more) {
+  generate(weights, *byte_tokenizer(), prompt, {.tokens = bytes, .temperature = 0.8, .seed = seed},
+           [&](std::string_view more) {
              text += more;
              return true;
            });
@@ -141,20 +128,13 @@ TEST(Generate, SeesTheLastSequenceOfAPrompt) {
 TEST(Generate, EveryByteIsANewDraw) {
   // With all parameters zero every byte is as likely as any other, whatever stands before it.
   const ModelConfig config = {.layers = 1, .width = 8, .heads = 1, .sequence = 4};
-  const Built built = tiny(1, config);
-  const ReadParameter zeros = [&](const std::string& name) {
-    for (const Tensor& tensor : built.graph.tensors) {
-      if (tensor.name == name) return std::vector<std::byte>(tensor.bytes());
-    }
-    return std::vector<std::byte>{};
-  };
+  const ModelWeights zeros = gpt_weights(config, make_zero);
   std::set<unsigned char> seen;
   int count = 0;
-  generate(gpt_family, config, *byte_tokenizer(), zeros, {.prompt = "x", .tokens = 1000},
-           [&](std::string_view text) {
-             seen.insert(static_cast<unsigned char>(text.front()));
-             return ++count < 256;
-           });
+  generate(zeros, *byte_tokenizer(), "x", {.tokens = 1000}, [&](std::string_view text) {
+    seen.insert(static_cast<unsigned char>(text.front()));
+    return ++count < 256;
+  });
   EXPECT_EQ(count, 256);  // and it stops when told
   // 256 draws of 256 values: 162 distinct ones are expected, with a deviation of 5.
   EXPECT_GT(seen.size(), 130U);
@@ -165,27 +145,16 @@ TEST(Generate, EveryByteIsANewDraw) {
 TEST(Generate, NeverPicksPadding) {
   const ModelConfig config = {
       .layers = 1, .width = 8, .heads = 1, .vocabulary = 256, .sequence = 4, .padded_vocabulary = 320};
-  GraphBuilder builder;
-  const BuiltModel model = gpt(builder, config);
-  const Graph graph = builder.finish(model.loss, AdamW{});
-  const ReadParameter read = [&](const std::string& name) {
-    for (const Tensor& tensor : graph.tensors) {
-      if (tensor.name == name) {
-        std::vector<float> ones(static_cast<std::size_t>(tensor.elements()), 0);
-        if (name == "wte.weight") std::fill(ones.begin() + std::ptrdiff_t{256} * 8, ones.end(), 1e3F);
-        if (name.starts_with("ln_f.bias")) std::fill(ones.begin(), ones.end(), 1.0F);
-        const auto bytes = std::as_bytes(std::span(ones));
-        return std::vector<std::byte>(bytes.begin(), bytes.end());
-      }
-    }
-    return std::vector<std::byte>{};
-  };
+  const ModelWeights weights = gpt_weights(config, [](const Tensor& tensor, std::span<float> value) {
+    make_zero(tensor, value);
+    if (tensor.name == "wte.weight") std::fill(value.begin() + std::ptrdiff_t{256} * 8, value.end(), 1e3F);
+    if (tensor.name == "ln_f.bias") std::fill(value.begin(), value.end(), 1.0F);
+  });
   std::set<std::string> seen;
-  generate(gpt_family, config, *byte_tokenizer(), read, {.prompt = "x", .tokens = 300},
-           [&](std::string_view text) {
-             seen.emplace(text);
-             return true;
-           });
+  generate(weights, *byte_tokenizer(), "x", {.tokens = 300}, [&](std::string_view text) {
+    seen.emplace(text);
+    return true;
+  });
   EXPECT_GT(seen.size(), 100U);
 }
 
@@ -198,20 +167,12 @@ TEST(Generate, WritesTextThroughTheTokenizer) {
                               .vocabulary = tokenizer->vocabulary_size(),
                               .sequence = 4,
                               .padded_vocabulary = 320};
-  GraphBuilder builder;
-  const Graph graph = builder.finish(gpt(builder, config).loss, AdamW{});
-  const ReadParameter zeros = [&](const std::string& name) {
-    for (const Tensor& tensor : graph.tensors) {
-      if (tensor.name == name) return std::vector<std::byte>(tensor.bytes());
-    }
-    return std::vector<std::byte>{};
-  };
+  const ModelWeights zeros = gpt_weights(config, make_zero);
   bool longer = false;
-  generate(gpt_family, config, *tokenizer, zeros, {.prompt = "the", .tokens = 400},
-           [&](std::string_view text) {
-             longer = longer || text.size() > 1;
-             return true;
-           });
+  generate(zeros, *tokenizer, "the", {.tokens = 400}, [&](std::string_view text) {
+    longer = longer || text.size() > 1;
+    return true;
+  });
   EXPECT_TRUE(longer) << "tokens of several bytes";
 }
 
