@@ -157,9 +157,10 @@ def _conversation(messages, system):
 def _turn(message, where):
     if not isinstance(message, dict):
         raise Bad(f"{where} is no object")
-    for field in UNSUPPORTED_FIELDS:
-        if message.get(field) is not None:
-            raise Bad(f"{where} has '{field}', which is not supported; leave it out, or write it into the content")
+    if len(message) > 2:
+        for field in UNSUPPORTED_FIELDS:
+            if message.get(field) is not None:
+                raise Bad(f"{where} has '{field}', which is not supported; leave it out, or write it into the content")
     role, content = (message.get("from"), message.get("value")) if "from" in message else (message.get("role"), message.get("content"))
     known = SHAREGPT_ROLES.get(role) if "from" in message and isinstance(role, str) else role
     if known not in ROLES:
@@ -173,8 +174,9 @@ def _text(value, where):
         return "".join(_text(part.get("text"), where) for part in value)
     if not isinstance(value, str):
         raise Bad(f"the {where} is no text")
-    try:
-        value.encode("utf-8")
-    except UnicodeEncodeError as error:
-        raise Bad(f"the {where} is no text: it has half of a surrogate pair") from error
+    if not value.isascii():
+        try:
+            value.encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise Bad(f"the {where} is no text: it has half of a surrogate pair") from error
     return value

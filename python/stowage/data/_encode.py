@@ -6,8 +6,10 @@ tokens are written in these, and a content's are ordinary text then.
 """
 
 import bisect
+import itertools
 import json
 import os
+import unicodedata
 from array import array
 from collections import Counter, namedtuple
 
@@ -45,6 +47,7 @@ class Encoder:
         self._pattern = special_pattern(self._specials)
         self._twin_spellings = {each: chr(TWIN + index) for index, each in enumerate(sorted(self._specials))}
         self._twin = None
+        self._token_bytes = bytes_of_tokens(self._backend)
         self._sequence, self._truncates = sequence, truncates
         self._template = Template(self._tokenizer, self._specials, located) if self._tokenizer.chat_template else None
         self._begin = self._begins_with()
@@ -135,14 +138,19 @@ class Encoder:
 
     def _encoded(self, documents):
         """Yields (ids, marks) of each document."""
-        plain = self._backend.encode_batch([text for text, twin, *_ in documents if not twin], add_special_tokens=False)
+        plain = [text for text, twin, *_ in documents if not twin]
         twins = [text for text, twin, *_ in documents if twin]
-        twins = iter(self._twin_tokenizer().encode_batch(twins, add_special_tokens=False) if twins else [])
-        plain = iter(plain)
-        for _, twin, spans, ended in documents:
+        encode = self._backend.encode_batch_fast if self._token_bytes else self._backend.encode_batch
+        plain = iter(encode(plain, add_special_tokens=False))
+        twins = iter(self._twin_tokenizer().encode_batch(twins, add_special_tokens=False) if twins else ())
+        for text, twin, spans, ended in documents:
             encoding = next(twins if twin else plain)
             ids = encoding.ids
-            counting = targets(encoding, len(ids), spans)
+            counting = None if twin or not self._token_bytes else targets_by_bytes(text, ids, spans, self._token_bytes)
+            if counting is None:
+                if not twin and self._token_bytes:
+                    encoding = self._backend.encode(text, add_special_tokens=False)
+                counting = targets(encoding.offsets, spans)
             if ended:
                 counting = bytearray(len(self._begin)) + counting + b"\1"
                 ids = [*self._begin, *ids, self._end]
@@ -159,14 +167,9 @@ class Encoder:
         return self._twin
 
 
-def targets(encoding, count, spans):
+def targets(offsets, spans):
     """Returns a byte for each token: 1 if any of its characters lie in a span."""
-    found = bytearray(count)
-    if not spans or count == 0:
-        return found
-    offsets = encoding.offsets
-    if len(spans) == 1 and spans[0][0] <= 0 and spans[0][1] >= offsets[-1][1]:
-        return bytearray(b"\1" * count)
+    found = bytearray(len(offsets))
     for first, end in spans:
         begin = bisect.bisect_left(offsets, (first,))
         while begin > 0 and offsets[begin - 1][1] > first:
@@ -175,6 +178,52 @@ def targets(encoding, count, spans):
         if stop > begin:
             found[begin:stop] = b"\1" * (stop - begin)
     return found
+
+
+def targets_by_bytes(text, ids, spans, token_bytes):
+    """Returns the same without offsets, whose making takes a quarter of the tokenizer's time: by the bytes of each token. Returns None
+    if the tokens have not the bytes of the text, which a normalizer or an added token that takes white space along has changed."""
+    ends = list(itertools.accumulate(map(token_bytes.__getitem__, ids)))
+    narrow = text.isascii()
+    if not narrow and not unicodedata.is_normalized("NFC", text):
+        return None
+    if (ends[-1] if ends else 0) != (len(text) if narrow else len(text.encode())):
+        return None
+    found = bytearray(len(ids))
+    for first, end in spans:
+        if not narrow:
+            first = len(text[:first].encode())
+            end = len(text[:end].encode())
+        begin, stop = bisect.bisect_right(ends, first), bisect.bisect_left(ends, end) + 1
+        if end > first:
+            found[begin:stop] = b"\1" * (stop - begin)
+    return found
+
+
+def bytes_of_tokens(backend):
+    """Returns how many bytes of a text each token has, as a list by its id, or None if this tokenizer is not of a kind whose tokens have all
+    bytes of a text: byte-level pieces, without a prefix. Tokens that are not all of a text have fewer bytes, never more."""
+    parts = json.loads(backend.to_str())
+    steps = _steps(parts["pre_tokenizer"], "pretokenizers")
+    levels = [step for step in steps if step["type"] == "ByteLevel"]
+    if parts["model"]["type"] != "BPE" or (parts["normalizer"] or {"type": "NFC"})["type"] != "NFC" or len(levels) != 1 or levels[0]["add_prefix_space"] \
+            or any(step["type"] not in ("ByteLevel", "Split", "Digits") for step in steps) \
+            or any(step.get("behavior") == "Removed" for step in steps):
+        return None
+    vocabulary = backend.get_vocab(with_added_tokens=True)
+    found = [0] * (max(vocabulary.values()) + 1)
+    for piece, number in vocabulary.items():
+        found[number] = len(piece)
+    for token in parts["added_tokens"]:
+        found[token["id"]] = len(token["content"].encode())
+    return found
+
+
+def _steps(part, inner):
+    """Returns the parts of a Sequence, or a part alone, as a list."""
+    if part is None:
+        return []
+    return [step for each in part[inner] for step in _steps(each, inner)] if part["type"] == "Sequence" else [part]
 
 
 def twin_of(backend, spellings):
