@@ -6,6 +6,7 @@ import re
 import signal
 import sys
 
+from stowage.data import _run
 from stowage.data._conversations import Unusable
 from stowage.data._shards import MOST_TOKENS, require_little_endian
 
@@ -87,17 +88,16 @@ def main(arguments=None):
         require_little_endian()
         for package in ("tokenizers", "jinja2", "transformers"):
             __import__(package)
-        from stowage.data._run import run
-        report = run(options)
+        report = _run.run(options)
     except ImportError as error:
         if (error.name or "").split(".")[0] == "stowage":
             raise
         return refused(f"{error.name or error} is not installed: run `pip install '.[data]'` in Stowage's folder")
     except (Unusable, OSError) as error:
         return refused(str(error))
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, _run.Stopped) as stopped:
         print("stowage.data: interrupted; nothing was written", file=sys.stderr)
-        return 130
+        return 128 + (stopped.args[0] if stopped.args else signal.SIGINT)
     print(text_of(report), end="")
     return 0
 
@@ -108,5 +108,6 @@ def refused(message):
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, _run.stop)
     sys.exit(main())

@@ -63,7 +63,8 @@ def _chunks_of(file, name, longest_line):
             lines, held, done = [], 0, 0
     if not any_line:
         lines.append((1, b""))
-    yield Chunk(name, lines, done)
+    if lines or done:
+        yield Chunk(name, lines, done)
 
 
 def _numbered(file, longest_line):

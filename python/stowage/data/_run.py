@@ -23,7 +23,25 @@ CHUNKS_IN_FLIGHT = 4  # for each process
 MOST_DOCUMENTS = 1 << 20  # packed together
 NAMED_BAD_LINES = 20  # in the report
 
+_stopped = 0  # number of the signal that has asked for an end
 _encoder = None  # the processes have it from their parent
+
+
+class Stopped(BaseException):
+    """A signal has asked for an end; its number."""
+
+
+def stop(number, _frame):
+    """Handles a signal. Python may drop an exception that is raised here, as in a callback around a fork, so the number is kept."""
+    global _stopped
+    _stopped = number
+    raise Stopped(number)
+
+
+def _require_going_on():
+    """Raises Stopped if the exception of a signal was dropped."""
+    if _stopped:
+        raise Stopped(_stopped)
 
 
 def _begin_process():
@@ -121,6 +139,7 @@ def _encode_all(options, spool, progress):
     are skipped."""
     counts, messages = Counter(), []
     for chunk, batch in _batches(options):
+        _require_going_on()
         for number, reason in batch.bad:
             message = f"{chunk.file}:{number}: {reason}"
             if not options.skip_bad:
@@ -177,6 +196,7 @@ def _write(folder, part, chosen, spool, documents, options):
     most_samples = max(1, options.shard_tokens // options.sequence)
     shards = samples_in_all = targets = 0
     for number, window in enumerate(_windows(chosen, spool.lengths, options.shard_tokens)):
+        _require_going_on()
         draw = random.Random(f"{options.seed} {options.epoch} {part} {number}")
         lengths = [spool.lengths[index] for index in window]
         samples = packed(lengths, options.sequence, draw) if options.packing == "first-fit" else unpacked(lengths, draw)
