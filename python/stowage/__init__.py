@@ -6,13 +6,14 @@
     print(stowage.plan(model, batch, machine="rtx4090"))  # of a PyTorch model, which needs no memory and is not changed
 
 The planner is libstowage_plan.so (stowage/c_plan.h), which lies beside this file; it needs no GPU and no other package.
-docs/trace.md says how a step is recorded.
+It is loaded when one of these names is first used. docs/trace.md says how a step is recorded.
+
+`python -m stowage.data` makes token shards of conversations (docs/data.md), and needs no planner.
 """
 
+import importlib
 import importlib.metadata
 import warnings
-
-from stowage._plan import Answer, Refused, machines, plan, plan_trace, version
 
 __all__ = ["Answer", "Refused", "machines", "plan", "plan_trace", "version"]
 
@@ -23,3 +24,15 @@ try:
     del other
 except importlib.metadata.PackageNotFoundError:
     pass
+
+
+def __getattr__(name):
+    if name not in __all__:
+        raise AttributeError(f"module 'stowage' has no attribute {name!r}")
+    value = getattr(importlib.import_module("stowage._plan"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__():
+    return sorted({*globals(), *__all__})
