@@ -54,17 +54,6 @@ def _begin_process():
     ctypes.CDLL(None).prctl(END_WITH_PARENT, signal.SIGKILL)
 
 
-def _processes(count):
-    """Returns an executor whose processes have started. A signal waits until then: a process that is being started would outlive it."""
-    executor = ProcessPoolExecutor(count, multiprocessing.get_context("fork"), _begin_process)
-    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
-    try:
-        executor.submit(os.getpid)  # the first call starts them all
-        return executor
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
-
-
 def _encode(lines):
     return _encoder.batch(lines)
 
@@ -177,19 +166,32 @@ def _batches(options):
         for chunk in found:
             yield chunk, _encode(chunk.lines)
         return
-    executor = _processes(options.processes)
+    # Signals wait while the executor works: a process that is being started would outlive an exception, and locks would stay taken.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
+    executor = ProcessPoolExecutor(options.processes, multiprocessing.get_context("fork"), _begin_process)
     try:
-        pending = deque()
-        for chunk in found:
-            pending.append((chunk._replace(lines=None), executor.submit(_encode, chunk.lines)))
-            if len(pending) >= CHUNKS_IN_FLIGHT * options.processes:
-                yield pending[0][0], pending.popleft()[1].result()
-        while pending:
-            yield pending[0][0], pending.popleft()[1].result()
+        for done in _in_order(executor, found, CHUNKS_IN_FLIGHT * options.processes):
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            yield done
+            signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
     except BrokenProcessPool as error:
         raise Unusable("a process of the tool was ended, as for want of memory; give fewer --processes or a smaller --longest-line") from error
     finally:
+        signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
         executor.shutdown(wait=True, cancel_futures=True)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _in_order(executor, found, most):
+    """Yields (Chunk without its lines, Batch), with at most `most` chunks under way."""
+    pending = deque()
+    for chunk in found:
+        pending.append((chunk._replace(lines=None), executor.submit(_encode, chunk.lines)))
+        if len(pending) >= most:
+            done, batch = pending.popleft()
+            yield done, batch.result()
+    for done, batch in pending:
+        yield done, batch.result()
 
 
 def _held_out(options, count):
