@@ -108,6 +108,6 @@ def refused(message):
 
 
 if __name__ == "__main__":
-    for each in (signal.SIGINT, signal.SIGTERM):
+    for each in _run.HANDLED:
         signal.signal(each, _run.stop)
     sys.exit(main())

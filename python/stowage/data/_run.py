@@ -1,5 +1,6 @@
 """From files to shards: lines are encoded by all processes, spooled in their order, and packed a shard at a time."""
 
+import ctypes
 import json
 import multiprocessing
 import os
@@ -12,7 +13,7 @@ import time
 from collections import Counter, deque
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 from stowage.data._conversations import Unusable, bytes_of, chunks
 from stowage.data._encode import Encoder
@@ -22,6 +23,8 @@ from stowage.data._shards import Spool, write_shard
 CHUNKS_IN_FLIGHT = 4  # for each process
 MOST_DOCUMENTS = 1 << 20  # packed together
 NAMED_BAD_LINES = 20  # in the report
+HANDLED = signal.SIGINT, signal.SIGTERM
+END_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 
 _stopped = 0  # number of the signal that has asked for an end
 _encoder = None  # the processes have it from their parent
@@ -47,6 +50,8 @@ def _require_going_on():
 def _begin_process():
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends its processes
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDLED)
+    ctypes.CDLL(None).prctl(END_WITH_PARENT, signal.SIGKILL)
 
 
 def _encode(lines):
@@ -88,8 +93,7 @@ def run(options):
     total = bytes_of(options.data)
     _require_free(options.output)
     _encoder = Encoder(options.model, options.sequence, options.too_long == "truncate", options.turns == "located")
-    with _folder_made_whole(options.output) as made, tempfile.TemporaryDirectory(dir=made, prefix="spool-") as aside:
-        spool = Spool(aside)
+    with _folder_made_whole(options.output) as made, tempfile.TemporaryDirectory(dir=made, prefix="spool-") as aside, closing(Spool(aside)) as spool:
         counts, bad = _encode_all(options, spool, Progress(total))
         if not spool.lengths:
             raise Unusable(f"of {counts['conversations']} conversations none has anything to learn; nothing was written")
@@ -162,19 +166,32 @@ def _batches(options):
         for chunk in found:
             yield chunk, _encode(chunk.lines)
         return
+    # Signals wait while the executor works: a process that is being started would outlive an exception, and locks would stay taken.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
     executor = ProcessPoolExecutor(options.processes, multiprocessing.get_context("fork"), _begin_process)
     try:
-        pending = deque()
-        for chunk in found:
-            pending.append((chunk._replace(lines=None), executor.submit(_encode, chunk.lines)))
-            if len(pending) >= CHUNKS_IN_FLIGHT * options.processes:
-                yield pending[0][0], pending.popleft()[1].result()
-        while pending:
-            yield pending[0][0], pending.popleft()[1].result()
+        for done in _in_order(executor, found, CHUNKS_IN_FLIGHT * options.processes):
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            yield done
+            signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
     except BrokenProcessPool as error:
         raise Unusable("a process of the tool was ended, as for want of memory; give fewer --processes or a smaller --longest-line") from error
     finally:
+        signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
         executor.shutdown(wait=True, cancel_futures=True)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _in_order(executor, found, most):
+    """Yields (Chunk without its lines, Batch), with at most `most` chunks under way."""
+    pending = deque()
+    for chunk in found:
+        pending.append((chunk._replace(lines=None), executor.submit(_encode, chunk.lines)))
+        if len(pending) >= most:
+            done, batch = pending.popleft()
+            yield done, batch.result()
+    for done, batch in pending:
+        yield done, batch.result()
 
 
 def _held_out(options, count):

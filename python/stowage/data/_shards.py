@@ -29,11 +29,15 @@ class Spool:
             self._size += length
         self.lengths.extend(lengths)
 
+    def close(self):
+        for file in self._files:
+            file.close()
+
     def finish(self):
         """Ends the writing. Returns views of the tokens' bytes and of the marks. Requires a document."""
+        self.close()
         views = []
-        for name, file in zip(self._names, self._files):
-            file.close()
+        for name in self._names:
             with open(name, "rb") as written:
                 views.append(memoryview(mmap.mmap(written.fileno(), 0, access=mmap.ACCESS_READ)))
         return views

@@ -110,7 +110,7 @@ FORMS = {
 }
 
 
-def learned(name, texts):
+def learned(name, texts, vocabulary):
     """Returns a tokenizer without special tokens: pieces as sentencepiece has them for "mistral", else bytes. Lines may begin with anything,
     so pieces of a text can be encoded one by one."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
@@ -119,12 +119,12 @@ def learned(name, texts):
         tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="never", split=True)
         tokenizer.decoder = decoders.Metaspace()
         first = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256))]
-        trainer = trainers.BpeTrainer(vocab_size=700, special_tokens=first, show_progress=False, initial_alphabet=["<", "/", "s", ">"])
+        trainer = trainers.BpeTrainer(vocab_size=vocabulary + 100, special_tokens=first, show_progress=False, initial_alphabet=["<", "/", "s", ">"])
     else:
         tokenizer = Tokenizer(models.BPE())
         tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
         tokenizer.decoder = decoders.ByteLevel()
-        trainer = trainers.BpeTrainer(vocab_size=600, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False)
+        trainer = trainers.BpeTrainer(vocab_size=vocabulary, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False)
     tokenizer.train_from_iterator(texts, trainer)
     parts = json.loads(tokenizer.to_str())
     parts["added_tokens"] = []  # of the pieces that the trainer was given the bytes are ordinary
@@ -142,11 +142,11 @@ def spelling_its_end(tokenizer, merged):
     return Tokenizer.from_str(json.dumps(parts))
 
 
-def write_folder(folder, name, texts, template=None):
+def write_folder(folder, name, texts, template=None, vocabulary=600):
     """Writes tokenizer.json and tokenizer_config.json of a form. Returns the tokenizer without special tokens, and their ids."""
     from tokenizers import AddedToken, Tokenizer, processors
     form = FORMS[name]
-    plain = learned(name, texts)
+    plain = learned(name, texts, vocabulary)
     whole = Tokenizer.from_str(plain.to_str())
     if name == "mistral":
         from tokenizers import pre_tokenizers

@@ -276,6 +276,20 @@ class Command(unittest.TestCase):
         self.assertIn("does not load", self.run_main("out", "--model", str(self.folder / "there"), code=2))
         self.assertEqual(sorted(os.listdir(self.folder)), ["a.jsonl", "there"])
 
+    @unittest.skipUnless(TRAIN_GPT, "no train_gpt was given")
+    def test_is_what_train_gpt_reads(self):
+        chat_folders.write_folder(self.folder / "small", "chatml", ["the river"], vocabulary=290)  # of the model's 300 tokens
+        self.data.write_text("".join(chat_lines.line_of([("user", "a river"), ("assistant", "the " * (number % 8))]) + "\n" for number in range(20)),
+                             encoding="utf-8")
+        self.run_main("out", "--model", str(self.folder / "small"), "--holdout", "5", sequence="64")
+        report = json.loads((self.folder / "out/report.json").read_text(encoding="utf-8"))
+        model = Path(__file__).parents[2] / "fixtures/model_files/llama"
+        done = subprocess.run([TRAIN_GPT, "--data", self.folder / "out/train", "--evaluation-data", self.folder / "out/holdout", "--init", model,
+                               "--sequence", "64", "--batch", "2", "--device", "simulated", "--steps", "2", "--evaluate-every", "2"],
+                              capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn(f"over {report['holdout']['targets']} tokens not trained on", done.stdout)
+
     def test_leaves_nothing_when_interrupted(self):
         self.data.write_text((chat_lines.line_of(self.conversations[0]) + "\n") * 100_000, encoding="utf-8")
         for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
