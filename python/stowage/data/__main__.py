@@ -48,7 +48,8 @@ def parser():
     add("--holdout", type=number_or_fraction, default=0, metavar="N", help="conversations kept for evaluation: a number, or a fraction such as 0.02")
     add("--too-long", choices=("truncate", "leave-out"), default="truncate", help="what is done with more than --sequence tokens")
     add("--turns", choices=("prefix", "located"), default="prefix",
-        help="without {%% generation %%} in the template: refuse a turn whose text before it is no prefix of the whole (default), or begin its target at its content")
+        help="without {%% generation %%} in the template: refuse a turn whose text before it is no prefix of the whole text (default), or begin "
+             "its target at its content")
     add("--seed", type=whole(0, 2**63 - 1), default=0, metavar="N", help="of what is held out, of the packing and the order")
     add("--epoch", type=whole(0, 2**63 - 1), default=0, metavar="N", help="another number packs the same conversations otherwise")
     add("--skip-bad", action="store_true", help="count bad lines and go on")
@@ -86,7 +87,7 @@ def main(arguments=None):
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     try:
         require_little_endian()
-        for package in ("tokenizers", "jinja2", "transformers"):
+        for package in ("tokenizers", "transformers"):
             __import__(package)
         report = _run.run(options)
     except ImportError as error:

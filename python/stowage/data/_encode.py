@@ -6,6 +6,7 @@ tokens are written in these, and a content's are ordinary text then.
 """
 
 import bisect
+import importlib.util
 import itertools
 import json
 import os
@@ -49,7 +50,10 @@ class Encoder:
         self._twin = None
         self._token_bytes = bytes_of_tokens(self._backend)
         self._sequence, self._truncates = sequence, truncates
-        self._template = Template(self._tokenizer, self._specials, located) if self._tokenizer.chat_template else None
+        # transformers does not install what chat templates run in; texts go without.
+        self._template_runs = importlib.util.find_spec("jinja2") is not None
+        has_template = self._tokenizer.chat_template and self._template_runs
+        self._template = Template(self._tokenizer, self._specials, located) if has_template else None
         self._begin = self._begins_with()
         self._end = self._tokenizer.eos_token_id
         padding = self._tokenizer.pad_token_id
@@ -102,6 +106,8 @@ class Encoder:
         """Returns (text, whether it is the twin's, spans of the targets, whether begin and end are added)."""
         if isinstance(item, Text):
             return self._plain("", item.text)
+        if not self._template_runs:
+            raise Unusable("jinja2 is not installed, in which chat templates run: run `pip install '.[data]'` in Stowage's folder")
         if self._template is None:
             if item.chat:
                 raise Bad("the folder has no chat template; give {\"text\"} or {\"prompt\", \"completion\"}, or a folder of an instruct model")

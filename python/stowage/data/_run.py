@@ -10,6 +10,7 @@ import signal
 import sys
 import tempfile
 import time
+from array import array
 from collections import Counter, deque
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -102,7 +103,7 @@ def run(options):
         documents = spool.finish()
         for part, chosen in (("train", 0), ("holdout", 1)):
             if chosen == 0 or options.holdout:
-                of_part = [index for index, held in enumerate(held_out) if held == chosen]
+                of_part = array("q", (index for index, held in enumerate(held_out) if held == chosen))
                 report[part] = _write(os.path.join(made, part), part, of_part, spool, documents, options)
         report["tokens"] = sum(report[part]["tokens"] for part in ("train", "holdout") if part in report)
         report["targets"] = sum(report[part]["targets"] for part in ("train", "holdout") if part in report)

@@ -182,7 +182,6 @@ class Command(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             Path(folder, "transformers.py").write_text("import no_such_package\n", encoding="utf-8")
             Path(folder, "tokenizers.py").touch()
-            Path(folder, "jinja2.py").touch()
             arguments = ["--model", "m", "--data", "d", "--sequence", "8", "--output", "o"]
             said = subprocess.run([sys.executable, "-B", "-m", "stowage.data", *arguments], env={**os.environ, "PYTHONPATH": f"{folder}:{PACKAGE}"},
                                   capture_output=True, text=True, check=False)
