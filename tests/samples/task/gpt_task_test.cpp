@@ -67,10 +67,11 @@ TEST(GptTask, WeighsTheLossesOfADeviceByTargets) {
   EXPECT_EQ(model->graph.tensor(model->built.tokens.id).elements(), 12);
   EXPECT_EQ(task.evaluation_batches(), 2U);
   std::vector<std::ptrdiff_t> targets;
-  const Evaluation evaluation = task.evaluate_by([&](const std::vector<std::span<const std::int32_t>>& inputs) {
-    targets.push_back(std::count_if(inputs[1].begin(), inputs[1].end(), [](auto t) { return t >= 0; }));
-    return targets.size() == 1 ? 1.0 : 6.0;
-  });
+  const Evaluation evaluation =
+      task.evaluate_by([&](const std::vector<std::span<const std::int32_t>>& inputs) {
+        targets.push_back(std::count_if(inputs[1].begin(), inputs[1].end(), [](auto t) { return t >= 0; }));
+        return targets.size() == 1 ? 1.0 : 6.0;
+      });
   EXPECT_EQ(targets, (std::vector<std::ptrdiff_t>{12, 8}));
   EXPECT_DOUBLE_EQ(evaluation.loss, 3.0);
 }
