@@ -130,7 +130,8 @@
 // Rotary's rows are H query heads, K key heads and K value heads of D elements, D even and at most 512.
 // Elements i and i + D / 2 of each query and key head turn by the angle p f[i]; value heads are copied.
 // Position p is n % sequence, less begins[n] if `begins` is read: the index within its sample of the first
-// token of n's document. Like tokens, `begins` is the whole batch's. f[i] is theta^(-2 i / D), or that scaled
+// token of n's document, negative if that began so many tokens before the sample (a text that is continued).
+// Like tokens, `begins` is the whole batch's. f[i] is theta^(-2 i / D), or that scaled
 // as nn::RotaryScaling says by `factor`, `low_frequency_factor`, `high_frequency_factor` and
 // `original_positions`, rounded to f32. The angle is the product in f32 of p and f[i] for every T, so that
 // f64 says what the others should be; up to 2^20 its sin and cos are right to 2^-52. With gains,

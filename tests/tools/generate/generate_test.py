@@ -3,7 +3,9 @@
 Ends with code 77 (skipped) where PyTorch or transformers is missing. Tiny models of every family, in f32, with a tokenizer that is
 trained here: the greedy tokens are those of transformers' own `generate`, also of a Qwen3 that train_gpt has tuned and exported."""
 
+import json
 import os
+import shutil
 import signal
 import struct
 import subprocess
@@ -189,8 +191,14 @@ class Generate(unittest.TestCase):
         self.refused(generate("--model", broken, "x"), "does not load")
 
     def started(self):
+        endless = self.folder / "endless"  # no token of it ends a text
+        if not endless.exists():
+            shutil.copytree(self.qwen3, endless)
+            (endless / "generation_config.json").unlink()
+            config = json.loads((endless / "config.json").read_text())
+            (endless / "config.json").write_text(json.dumps({**config, "eos_token_id": None}))
         environment = {**os.environ, "PYTHONPATH": PACKAGE, "STOWAGE_PLAN_LIBRARY": LIBRARY, "PYTHONDONTWRITEBYTECODE": "1"}
-        program = subprocess.Popen([sys.executable, "-m", "stowage.generate", "--programs", str(Path(TRAIN_GPT).parent), "--model", self.qwen3,
+        program = subprocess.Popen([sys.executable, "-m", "stowage.generate", "--programs", str(Path(TRAIN_GPT).parent), "--model", endless,
                                     "--raw", "--max-tokens", "1000000", "--temperature", "1000", "the"], stdout=subprocess.PIPE,
                                    stderr=subprocess.PIPE, env=environment)
         self.assertNotEqual(program.stdout.read(1), b"")
