@@ -70,11 +70,13 @@ ModelConfig GptTask::sizes_on_device() const {
   const ModelConfig& model = options_.model;
   const std::uint64_t all = evaluated_samples();
   std::int64_t each = model.batch / model.micro_batches;
-  if (rows_of_block(model) >= rows_of_vocabulary(model)) each = std::min(each, samples_at_once(model, all));
+  const bool in_blocks = rows_of_block(model) < rows_of_vocabulary(model);
+  if (!in_blocks) each = std::min(each, samples_at_once(model, all));
   const std::int64_t wanted = std::min(model.batch, static_cast<std::int64_t>(all));
   const std::int64_t parts = std::max<std::int64_t>((wanted + each - 1) / each, 1);
   ModelConfig sizes = without_dropout(model, parts * each);
   sizes.micro_batches = parts;
+  if (in_blocks) sizes.head_tokens = model.head_tokens;
   sizes.packed = evaluated().packed();
   return sizes;
 }

@@ -93,7 +93,8 @@ class RankBits : public RankTest {
     TokenShardWriter writer(file("shard.bin"), ShardVersion::two_bytes);
     writer.append(tokens);
     writer.commit();
-    return fmt::format("--data {0} --evaluation-data {0} --evaluate-every 2", file("shard.bin"));
+    return fmt::format("--data {0} --evaluation-data {0} --evaluate-every 2 --evaluate-on cpu",
+                       file("shard.bin"));
   }
   // The summary, the log and the page say what each rank did.
   void expect_rows(const std::string& output, const std::string& log, const std::string& page) const {
