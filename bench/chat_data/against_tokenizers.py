@@ -22,7 +22,7 @@ import chat_folders  # noqa: E402
 import chat_lines  # noqa: E402
 from stowage.data._encode import load_tokenizer  # noqa: E402
 
-ROUNDS, BATCH = 3, 256
+ROUNDS, BATCH = 2, 256
 encode = None
 
 
@@ -69,8 +69,8 @@ def main(count):
                 subprocess.run(["rm", "-r", output], check=True)
                 return tokens
 
-            rounds = [(measured(alone), measured(tool)) for _ in range(ROUNDS)]
-            for (alone_clock, alone_cores), (tool_clock, tool_cores) in rounds:
+            for _ in range(ROUNDS):
+                (alone_clock, alone_cores), (tool_clock, tool_cores) = measured(alone), measured(tool)
                 print(f"{name:8}  tokenizers {alone_clock:6.1f} s, {alone_cores:6.1f} of cores   stowage.data {tool_clock:6.1f} s, {tool_cores:6.1f} of cores   "
                       f"ratio {tool_clock / alone_clock:.2f}, {tool_cores / alone_cores:.2f}", flush=True)
 

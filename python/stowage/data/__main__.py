@@ -69,7 +69,7 @@ def text_of(report):
     room = sum(report[part]["samples"] for part in parts) * report["sequence"]
     rows = [("conversations", f"{report['conversations']:,}: {kept:,} written{held_out}"),
             ("tokens", f"{report['tokens']:,}"),
-            ("targets", f"{report['targets']:,}, {report['targets'] / report['tokens']:.1%} of the tokens, by {report['targets_from']}"),
+            ("targets", f"{report['targets']:,}, {report['targets'] / report['tokens']:.1%} of the tokens ({report['targets_from']})"),
             ("truncated", f"{report['truncated']:,} to {report['sequence']:,} tokens"),
             ("left out", f"{sum(left.values()):,}: {left['nothing_to_learn']:,} with nothing to learn, {left['too_long']:,} too long, {left['bad']:,} bad"),
             ("wasted", f"{wasted:,} tokens of padding, {wasted / room:.2%} of {room // report['sequence']:,} samples")]

@@ -149,20 +149,25 @@ def _system(text):
 
 
 def _conversation(messages, system):
-    turns = _system(system) + [_turn(message, f"message {number}") for number, message in enumerate(messages, 1)]
+    turns = _system(system) + [_turn(message, number) for number, message in enumerate(messages, 1)]
     if not any(role == "assistant" for role, _ in turns):
         raise Bad("no assistant: nothing is said that could be learned")
     return Conversation(turns, chat=True)
 
 
-def _turn(message, where):
+def _turn(message, number):
     if not isinstance(message, dict):
-        raise Bad(f"{where} is no object")
+        raise Bad(f"message {number} is no object")
+    role, content = message.get("role"), message.get("content")
+    if len(message) == 2 and type(content) is str and content.isascii() and role in ROLES:
+        return role, content  # as most are
+    where = f"message {number}"
     if len(message) > 2:
         for field in UNSUPPORTED_FIELDS:
             if message.get(field) is not None:
                 raise Bad(f"{where} has '{field}', which is not supported; leave it out, or write it into the content")
-    role, content = (message.get("from"), message.get("value")) if "from" in message else (message.get("role"), message.get("content"))
+    if "from" in message:
+        role, content = message["from"], message.get("value")
     known = SHAREGPT_ROLES.get(role) if "from" in message and isinstance(role, str) else role
     if known not in ROLES:
         raise Bad(f"{where} has the unknown role {json.dumps(role)}; known are system, user and assistant (ShareGPT: system, human, gpt)")

@@ -68,8 +68,8 @@ class Encoder:
     def batch(self, lines):
         """Returns the Batch of (number, bytes or None) lines."""
         counts, bad, documents = Counter(), [], []
+        counts["conversations"] = len(lines)
         for number, line in lines:
-            counts["conversations"] += 1
             try:
                 if line is None:
                     raise Bad("longer than --longest-line")
@@ -99,7 +99,8 @@ class Encoder:
             counting[-1] = 0
         if 1 not in counting:
             return reason
-        counts["truncated"] += reason == "too long"
+        if reason == "too long":
+            counts["truncated"] += 1
         return None
 
     def _prepared(self, item, counts):
@@ -113,8 +114,9 @@ class Encoder:
                 raise Bad("the folder has no chat template; give {\"text\"} or {\"prompt\", \"completion\"}, or a folder of an instruct model")
             return self._plain(item.turns[0][1], item.turns[1][1])
         rendered = self._template.render(item.turns)
-        counts["endless"] += rendered.endless
-        if not any(self._pattern.search(content) for _, content in item.turns):
+        if rendered.endless:
+            counts["endless"] += rendered.endless
+        if not self._pattern.search("\0".join([content for _, content in item.turns])):
             return rendered.text, False, rendered.spans, False
         return self._for_twin(self._template.disguised(item.turns, rendered.text), rendered)
 
@@ -196,10 +198,14 @@ def targets_by_bytes(text, ids, spans, token_bytes):
     if (ends[-1] if ends else 0) != (len(text) if narrow else len(text.encode())):
         return None
     found = bytearray(len(ids))
+    place = bytes_before = 0  # of the last span's end
     for first, end in spans:
         if not narrow:
-            first = len(text[:first].encode())
-            end = len(text[:end].encode())
+            if first < place:
+                return None
+            gap, place, inside = text[place:first], end, text[first:end]
+            first = bytes_before + len(gap.encode())
+            end = bytes_before = first + len(inside.encode())
         begin, stop = bisect.bisect_right(ends, first), bisect.bisect_left(ends, end) + 1
         if end > first:
             found[begin:stop] = b"\1" * (stop - begin)

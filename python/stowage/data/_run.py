@@ -1,6 +1,7 @@
 """From files to shards: lines are encoded by all processes, spooled in their order, and packed a shard at a time."""
 
 import ctypes
+import gc
 import json
 import multiprocessing
 import os
@@ -94,6 +95,7 @@ def run(options):
     total = bytes_of(options.data)
     _require_free(options.output)
     _encoder = Encoder(options.model, options.sequence, options.too_long == "truncate", options.turns == "located")
+    gc.freeze()  # the modules and the tokenizer stay: no collection looks at them again
     with _folder_made_whole(options.output) as made, tempfile.TemporaryDirectory(dir=made, prefix="spool-") as aside, closing(Spool(aside)) as spool:
         counts, bad = _encode_all(options, spool, Progress(total))
         if not spool.lengths:

@@ -10,6 +10,7 @@ single stand-ins, and the text between contents is kept (a Skeleton). A conversa
 with the contents put in, whole or stripped of white space, its spans are known. If it is another text, its own prefixes are compared.
 """
 
+import itertools
 import re
 from collections import namedtuple
 
@@ -47,6 +48,7 @@ class Template:
         self._compiled = self._compile(self._template) if self._compile else None
         if self._compiled:
             look_up_faster(self._compiled.environment)
+            self._compiled.globals = dict(self._compiled.globals)  # each rendering copies them, which takes long from jinja's chain
         self._arguments = dict(tokenizer.special_tokens_map)
         self.marks_generation = re.search(r"\{%-?\s*generation\s*-?%\}", self._template) is not None
         self._located = located
@@ -207,6 +209,15 @@ def _with_end(content):
 
 def _placed(skeleton, text, turns):
     """Returns the spans of the targets, or None if the text is not the skeleton with these contents."""
+    parts = [part for literal, (_, content) in zip(skeleton.literals, turns) for part in (literal, content)]
+    if "".join([*parts, skeleton.literals[-1]]) == text:
+        ends = list(itertools.accumulate(map(len, parts)))  # of each literal, then of the content behind it
+        return [(ends[2 * number] - before, ends[2 * number + 1] + after) for number, before, after in skeleton.spans]
+    return _placed_stripped(skeleton, text, turns)
+
+
+def _placed_stripped(skeleton, text, turns):
+    """Returns the same for contents of which the template may have stripped white space."""
     literals, begin, contents = skeleton.literals, len(skeleton.literals[0]), []
     if not text.startswith(literals[0]):
         return None

@@ -174,7 +174,7 @@ class Command(unittest.TestCase):
         report = {"conversations": 14, "tokens": 120, "targets": 60, "truncated": 1, "turns_without_end": 0, "targets_from": "prefixes",
                   "left_out": {"nothing_to_learn": 1, "too_long": 2, "bad": 0}, "sequence": 32, "train": part, "holdout": {**part, "conversations": 2}}
         self.assertEqual(text_of(report).splitlines(), [
-            "conversations  14: 11 written, of which 2 are held out", "tokens         120", "targets        60, 50.0% of the tokens, by prefixes",
+            "conversations  14: 11 written, of which 2 are held out", "tokens         120", "targets        60, 50.0% of the tokens (prefixes)",
             "truncated      1 to 32 tokens", "left out       3: 1 with nothing to learn, 2 too long, 0 bad",
             "wasted         8 tokens of padding, 6.25% of 4 samples"])
 
