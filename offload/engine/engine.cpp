@@ -159,6 +159,7 @@ Engine::Implementation::Implementation(Device& device, Implementation* lender, c
       measure_(device, plan_, events_),
       speculations_(static_cast<std::uint64_t>(std::count_if(
           bound_.begin(), bound_.end(), [](const auto& each) { return each.undo != nullptr; }))) {
+  if (lender_ != nullptr) lender_->borrower_ = nullptr;  // one that is gone may have had this address
   if (lender_ != nullptr) return;
   state_.emplace(staging_, graph_, plan_, places_, host_, arena_);
   state_->initialise(seed_, options.initialise);
@@ -422,7 +423,6 @@ StepReport Engine::step(std::span<const InputData> inputs, const StepOptions& op
 }
 
 std::span<const BucketId> Engine::unpinned() const { return implementation_->unpinned(); }
-
 void Engine::drain() { implementation_->drain(); }
 
 std::uint64_t Engine::completed_steps() const { return implementation_->completed_steps(); }

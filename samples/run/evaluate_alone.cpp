@@ -110,9 +110,9 @@ void evaluate_alone(Options& options, Task& task, const Graph& training, const R
   const Evaluation evaluation =
       task.evaluate_by([&](const auto& values) { return loss_of(engine, model.built, values); });
   work.reset();
+  print(fmt::format("evaluation    {}\n", evaluation.text));
   log.write(EvaluationRecord{checkpoints.first_step(), evaluation, laps.lap()});
   log.finish();
-  print(fmt::format("evaluation    {}\n", evaluation.text));
 }
 
 }  // namespace stowage::samples

@@ -152,6 +152,20 @@ TEST_P(Evaluation, MovesNothingThatTheTrainingKeepsOnTheDevice) {
   EXPECT_EQ(device->counters().h2d_bytes - before, own.h2d_bytes);
 }
 
+// An engine that is gone leaves nothing in the arena that the next one takes for its own.
+TEST_P(Evaluation, MayFollowOneThatIsGone) {
+  const Plan plan = plan_in(trainings.minimum_bytes());
+  const auto device = open_simulated_device({.capacity = plan.device_peak_bytes});
+  Engine engine(*device, training, plan, seeded());
+  const Plan least = std::get<Plan>(evaluations.answer({.device = evaluations.minimum_bytes()}).outcome);
+  const Plan most = beside(plan, training, graph, machine);
+  StepInputs inputs(graph, vocabulary);
+  std::vector<double> losses;
+  for (const Plan* each : {&least, &most, &least, &most})
+    losses.push_back(Engine(engine, graph, *each).step(inputs.of(0), {}).loss);
+  EXPECT_EQ(losses, std::vector<double>(4, losses[0]));
+}
+
 TEST_P(Evaluation, PlansAreValidAndAboveTheBound) {
   const Bytes least = evaluations.minimum_bytes(), need = evaluations.need_bytes();
   EXPECT_LT(need, trainings.need_bytes());
