@@ -200,10 +200,11 @@ class Engine {
   // is the part of the lender's arena that is free then (free_between_steps), and it takes each parameter
   // from where the lender keeps it, by name: it has no memory of its own but for inputs, results and values
   // that the plan offloads. Its steps drain the lender first, and are no steps of the lender. `read`, `write`
-  // and `fill` throw InvalidInput, since the values are the lender's; of `options` the seed, `initialise` and
-  // `first_step` mean nothing. The lender must outlive it. Throws InvalidInput for a graph that trains a
-  // parameter, has one that the lender's graph has not in the same type and shape, or is a rank's, and for a
-  // plan that does not fit; DeviceError, also from `step`, if the lender's values are lost.
+  // and `fill` throw InvalidInput, since the values are the lender's; `options.communicator` and `initialise`
+  // are ignored. The lender must outlive it. Throws InvalidInput for a lender that is such an engine itself,
+  // for a graph that trains a parameter, has one that the lender's graph has not in the same type and shape,
+  // or is a rank's, and for a plan that does not fit. `step` throws DeviceError if the lender's values are
+  // lost, or do not come to the device.
   Engine(Engine& lender, const Graph& graph, const Plan& plan, const EngineOptions& options = {});
   ~Engine();
   Engine(const Engine&) = delete;

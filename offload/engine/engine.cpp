@@ -181,14 +181,13 @@ void Engine::Implementation::borrow() {
   lender_->drain();
   if (lender_->borrower_ == this) return;
   lender_->borrower_ = nullptr;
-  lender_->state_->refresh_lent();
-  for (const Lifetime& lifetime : plan_.lifetimes) {
-    const Bucket& bucket = plan_.buckets[lifetime.bucket];
-    if (lifetime.end != no_id || bucket.kind != TensorKind::parameter) continue;
-    for (const Moved& part : lent_parts(bucket, arena_.at(lifetime.offset, bucket.bytes), lent_))
-      device_.copy(lanes_[LaneRole::h2d], part.device, part.host, part.bytes, bucket.name);
+  try {
+    lender_->state_->refresh_lent();
+    load_residents(device_, lanes_[LaneRole::h2d], plan_, arena_, lent_);
+  } catch (const std::exception&) {
+    lender_->lost_ |= !lanes_.settle();  // copies may be on their way into its arena
+    throw;
   }
-  device_.synchronise_lane(lanes_[LaneRole::h2d]);
   lender_->borrower_ = this;
 }
 
@@ -338,6 +337,7 @@ void Engine::Implementation::fail(const std::exception& cause, bool counted) {
   const std::uint64_t step = counted && completed_ > first_step_ ? completed_ - 1 : completed_;
   if (communicator_ != nullptr) communicator_->abort(cause.what());  // no lane waits for other ranks any more
   const bool settled = lanes_.settle();
+  if (lender_ != nullptr) lender_->lost_ |= !settled;
   in_flight_ = false;
   was_drained_ = false;
   events_stand_ = false;
@@ -411,9 +411,13 @@ Engine::Engine(Device& device, const Graph& graph, const Plan& plan, const Engin
 Engine::Engine(Engine& lender, const Graph& graph, const Plan& plan, const EngineOptions& options) {
   check_ranks(graph, nullptr);
   Implementation& own = *lender.implementation_;
+  if (own.lender_ != nullptr)
+    throw InvalidInput("an engine that evaluates another lends nothing: name the one that trains");
   check_evaluation(graph, plan, own.plan_);
   check_plan(planned_beside(graph, own.graph_, own.plan_), plan, options.validate);
-  implementation_ = std::make_unique<Implementation>(own.device_, &own, graph, plan, options);
+  EngineOptions alone = options;
+  alone.communicator = nullptr;
+  implementation_ = std::make_unique<Implementation>(own.device_, &own, graph, plan, alone);
 }
 
 Engine::~Engine() = default;
@@ -424,15 +428,12 @@ StepReport Engine::step(std::span<const InputData> inputs, const StepOptions& op
 
 std::span<const BucketId> Engine::unpinned() const { return implementation_->unpinned(); }
 void Engine::drain() { implementation_->drain(); }
-
 std::uint64_t Engine::completed_steps() const { return implementation_->completed_steps(); }
-
 std::vector<std::byte> Engine::read(TensorId tensor) { return implementation_->settled_state().read(tensor); }
 
 void Engine::write(TensorId tensor, std::span<const std::byte> value) {
   implementation_->settled_state().write(tensor, value);
 }
-
 void Engine::read(TensorId tensor, Bytes offset, std::span<std::byte> into) {
   implementation_->settled_state().read(tensor, offset, into);
 }
@@ -440,7 +441,6 @@ void Engine::read(TensorId tensor, Bytes offset, std::span<std::byte> into) {
 void Engine::write(TensorId tensor, Bytes offset, std::span<const std::byte> value) {
   implementation_->settled_state().write(tensor, offset, value);
 }
-
 void Engine::fill(TensorId tensor, const FillPiece& piece) {
   implementation_->settled_state().fill(tensor, piece);
 }

@@ -84,4 +84,15 @@ std::vector<Moved> lent_parts(const Bucket& bucket, std::byte* device, std::span
   return parts;
 }
 
+void load_residents(Device& device, LaneId h2d, const Plan& plan, const Arena& arena,
+                    std::span<const LentParameter> lent) {
+  for (const Lifetime& lifetime : plan.lifetimes) {
+    const Bucket& bucket = plan.buckets[lifetime.bucket];
+    if (lifetime.end != no_id || bucket.kind != TensorKind::parameter) continue;
+    for (const Moved& part : lent_parts(bucket, arena.at(lifetime.offset, bucket.bytes), lent))
+      device.copy(h2d, part.device, part.host, part.bytes, bucket.name);
+  }
+  device.synchronise_lane(h2d);
+}
+
 }  // namespace stowage

@@ -5,6 +5,8 @@
 #include <span>
 #include <vector>
 
+#include "allocator/arena.h"
+#include "stowage/device.h"
 #include "stowage/graph.h"
 #include "stowage/plan.h"
 
@@ -31,5 +33,10 @@ std::vector<TensorId> parameters_of(const Graph& lender, const Graph& graph);
 // Returns the transfers that bring a bucket of lent parameters to `device`, the address of its first byte.
 // Parameters that are on the device stay where they are. `lent`: by tensor.
 std::vector<Moved> lent_parts(const Bucket& bucket, std::byte* device, std::span<const LentParameter> lent);
+
+// Brings the lent parameters that the plan keeps on the device to their places in `arena`, by the lane `h2d`,
+// and waits. Throws DeviceError; copies may then be in flight.
+void load_residents(Device& device, LaneId h2d, const Plan& plan, const Arena& arena,
+                    std::span<const LentParameter> lent);
 
 }  // namespace stowage

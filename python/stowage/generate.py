@@ -254,6 +254,8 @@ def main(words=None):
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left in the buffer goes nowhere
         return INTERRUPTED
+    except OSError as error:
+        code, text = 1, f"the text cannot be written: {error.strerror}"
     print(f"stowage.generate: error: {text}", file=sys.stderr)
     return code
 

@@ -65,7 +65,12 @@ std::optional<EvaluationPlan> plan_evaluation(const Task& task, const Options& o
     budget.host = first->host_bytes - own_host_bytes(*first) + most;
     answer = planner.answer(budget);
   }
-  if (std::holds_alternative<Infeasible>(answer.outcome))
+  const auto* none = std::get_if<Infeasible>(&answer.outcome);
+  if (none != nullptr && none->host)
+    return on_cpu(
+        fmt::format("in the {} of the device that are free between steps it would move values to the host",
+                    format_bytes(free)));
+  if (none != nullptr)
     return on_cpu(fmt::format("it takes {} of the device, and {} are free between steps",
                               format_bytes(answer.minimum - machine.overhead_bytes), format_bytes(free)));
   made.plan = std::get<Plan>(std::move(answer.outcome));

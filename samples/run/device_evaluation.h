@@ -20,10 +20,9 @@ struct EvaluationPlan {
 };
 
 // Plans the evaluations of a run with --evaluate-every. `training` and `plan` are what the device trains;
-// `profile` has times of ops. Returns nothing where the CPU is to evaluate. Sets `line` to a line for the
-// user that says where evaluations are made, what they take, or why the CPU makes them. Throws InvalidInput
-// for
-// --evaluate-on device where there is no such plan.
+// `profile` has times of ops. Returns nullopt if the CPU evaluates. Sets `line` to a line for the user: where
+// evaluations are made, what they take, or why the CPU makes them. Throws InvalidInput for --evaluate-on
+// device where there is no such plan.
 std::optional<EvaluationPlan> plan_evaluation(const Task& task, const Options& options, const Graph& training,
                                               const Plan& plan, const Machine& machine,
                                               const OpProfile& profile, std::string& line);

@@ -43,10 +43,12 @@ void load_parameters(const CheckpointValues& values, const Graph& training, cons
 Plan plan_alone(const Graph& graph, const Options& options, const RunDevice& prepared,
                 const DataDescription& data, std::uint64_t batches) {
   std::optional<Underway> work(std::in_place, "planning", "the evaluation");
-  Planner planner(graph, prepared.machine);
+  PlanOptions how = options.plan;
+  how.optimizer_in_backward = false;  // there is none
+  Planner planner(graph, prepared.machine, how);
   Answer answer = planner.answer(options.budget);
   if (const auto* infeasible = std::get_if<Infeasible>(&answer.outcome))
-    throw InvalidInput(infeasible_message(*infeasible, Policy::automatic));
+    throw InvalidInput(infeasible_message(*infeasible, how.policy));
   work.reset();
   const Plan& plan = std::get<Plan>(answer.outcome);
   Lines lines;
@@ -71,8 +73,10 @@ bool evaluates_alone(const Options& options, const Task& task) {
       options.plan_only || options.sample_tokens > 0 ||
       !(options.plan_file.empty() && options.trace_file.empty() && options.report_file.empty() &&
         options.weights_file.empty() && options.export_folder.empty());
-  return options.trains_nothing && options.evaluate_every > 0 && !writes && options.devices == 1 &&
-         options.evaluate_on != EvaluatedOn::cpu && task.evaluation_model().has_value();
+  const bool asks_more = is_emulated(options.plan.policy) || options.verify;
+  return options.trains_nothing && options.evaluate_every > 0 && !writes && !asks_more &&
+         options.devices == 1 && options.evaluate_on != EvaluatedOn::cpu &&
+         task.evaluation_model().has_value();
 }
 
 void evaluate_alone(Options& options, Task& task, const Graph& training, const RunCheckpoints& checkpoints,

@@ -19,7 +19,8 @@ class Patience {
 
   // Goes on with the count of a checkpoint.
   void resume(const LeastScore& least) { least_ = least; }
-  // Takes the loss that was measured behind step `step`. NaN or an infinity is no new least loss.
+  // Takes the loss that was measured behind step `step`. NaN or an infinity is no new least loss; before the
+  // first finite one nothing counts.
   void add(std::uint64_t step, double loss);
 
   bool is_over() const { return allowed_ > 0 && since() >= allowed_; }

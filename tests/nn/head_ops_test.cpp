@@ -130,7 +130,7 @@ TEST(Head, RefusesShapesThatDoNotFit) {
   refuse(of.x, of.blocks[0], others, {}, "the targets 'others' is i32 [8]; give it i32 [7]");
   refuse(of.x, of.blocks[1], of.targets, of.x, "the statistics before 'x' is f32 [7, 5]; give it f32 [3, 7]");
   const Value given = of.b.input("given", {7, 5}, DataType::f32);
-  refuse(given, of.blocks[0], of.targets, {}, "its backward writes the gradients of its inputs, but one");
+  refuse(given, of.blocks[0], of.targets, {}, "its backward writes the gradients of both inputs, but one");
 
   test::expect_refused([&] { nn::head_loss(of.b, "loss", of.x, of.targets); },
                        "loss: the statistics 'x' is f32 [7, 5]; give it f32 [3, any]");

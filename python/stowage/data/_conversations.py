@@ -134,7 +134,7 @@ def _converted(item):
         return Conversation([*_system(item.get("system")), ("user", asked), ("assistant", _text(item["output"], "output"))], chat=True)
     if "text" in item:
         return Text(_text(item["text"], "text"))
-    named = ", ".join(sorted(item)[:5]) or "none"
+    named = ", ".join(json.dumps(key) for key in sorted(item)[:5]) or "none"
     raise Bad(f"fields of no known form ({named}); give messages, conversations, prompt and completion, instruction and output, or text")
 
 
@@ -177,7 +177,11 @@ def _turn(message, number):
 def _text(value, where):
     """Returns a text, or the texts of parts {"type": "text", "text"} one behind the other. Raises Bad for anything else."""
     if isinstance(value, list) and value and all(isinstance(part, dict) and part.get("type") == "text" for part in value):
-        return "".join(_text(part.get("text"), where) for part in value)
+        return "".join(_one_text(part.get("text"), where) for part in value)
+    return _one_text(value, where)
+
+
+def _one_text(value, where):
     if not isinstance(value, str):
         raise Bad(f"the {where} is no text")
     if not value.isascii():

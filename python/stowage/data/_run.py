@@ -110,7 +110,7 @@ def run(options):
         report["tokens"] = sum(report[part]["tokens"] for part in ("train", "holdout") if part in report)
         report["targets"] = sum(report[part]["targets"] for part in ("train", "holdout") if part in report)
         with open(os.path.join(made, "report.json"), "x", encoding="utf-8") as file:
-            json.dump(report, file, indent=1, ensure_ascii=False)
+            json.dump(report, file, indent=1)
             file.write("\n")
     return report
 

@@ -166,6 +166,45 @@ TEST_P(Evaluation, MayFollowOneThatIsGone) {
   EXPECT_EQ(losses, std::vector<double>(4, losses[0]));
 }
 
+// Values that are written between evaluations count, whichever of two engines evaluates.
+TEST_P(Evaluation, SeesWhatWasWritten) {
+  const Plan plan = plan_in(trainings.minimum_bytes());
+  const auto device = open_simulated_device({.capacity = plan.device_peak_bytes});
+  Engine engine(*device, training, plan, seeded());
+  const Plan own = beside(plan, training, graph, machine);
+  Engine first(engine, graph, own), second(engine, graph, own);
+  StepInputs inputs(graph, vocabulary);
+  const double before = first.step(inputs.of(0), {}).loss;
+  EXPECT_EQ(second.step(inputs.of(0), {}).loss, before);
+  for (TensorId id = 0; id < training.tensors.size(); ++id) {
+    const Tensor& tensor = training.tensor(id);
+    if (tensor.kind != TensorKind::parameter || !tensor.name.ends_with("norm.weight")) continue;
+    engine.write(id, std::vector<std::byte>(tensor.bytes()));
+  }
+  const double after = second.step(inputs.of(0), {}).loss;
+  EXPECT_NE(after, before);
+  EXPECT_EQ(first.step(inputs.of(0), {}).loss, after);
+  EXPECT_EQ(after, loss_of(engine, training, graph, inputs.of(0)));
+}
+
+// The loss of such a model is NaN, and the training goes on with the weights that it had.
+TEST_P(Evaluation, ThatIsNotFiniteChangesNothing) {
+  const Plan plan = plan_in(trainings.minimum_bytes());
+  const auto device = open_simulated_device({.capacity = plan.device_peak_bytes});
+  Engine engine(*device, training, plan, seeded());
+  Engine evaluation(engine, graph, beside(plan, training, graph, machine));
+  StepInputs steps(training, vocabulary), inputs(graph, vocabulary);
+  make_step(engine, steps);
+  const TensorId norm = named(training, "norm.weight");
+  const std::vector<std::byte> value = engine.read(norm);
+  engine.write(norm, std::vector<std::byte>(value.size(), std::byte{0xff}));
+  EXPECT_THROW(evaluation.step(inputs.of(0), {}), NonFinite);
+  engine.write(norm, value);
+  EXPECT_EQ(evaluation.step(inputs.of(0), {}).loss, loss_of(engine, training, graph, inputs.of(0)));
+  make_step(engine, steps);
+  EXPECT_EQ(read_values(engine, training), run_evaluator(training, cpu_launch_table(), 2, vocabulary).values);
+}
+
 TEST_P(Evaluation, PlansAreValidAndAboveTheBound) {
   const Bytes least = evaluations.minimum_bytes(), need = evaluations.need_bytes();
   EXPECT_LT(need, trainings.need_bytes());
@@ -242,6 +281,7 @@ TEST_F(EvaluationRefuses, APlanThatDoesNotFit) {
 
 TEST_F(EvaluationRefuses, ValuesOfItsOwn) {
   Engine evaluation(engine, graph, beside(plan, training, graph));
+  expect_refused([&] { Engine(evaluation, graph, beside(plan, training, graph)); }, "lends nothing");
   expect_refused([&] { evaluation.read(0); }, "no values of its own");
 }
 

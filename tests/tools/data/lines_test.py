@@ -65,7 +65,9 @@ class Forms(unittest.TestCase):
             with self.subTest(item), self.assertRaisesRegex(conversations.Bad, why):
                 parsed(item)
         for line, why in ((b'{"text": "\xff"}', "ill-formed UTF-8 at byte 11"), (b"{", "no JSON"), (b"[" * 100000, "no JSON"),
-                          (b'{"text": ' + b"1" * 5000 + b"}", "no JSON|no text"), (b"", "the file is empty")):
+                          (b'{"text": ' + b"1" * 5000 + b"}", "no JSON|no text"), (b"", "the file is empty"),
+                          (b'{"\\ud800\\u001b": 1}', r'no known form \("\\ud800\\u001b"\)'),
+                          (b'{"text": ' + b'[{"type":"text","text":' * 400 + b'"t"' + b"}]" * 400 + b"}", "the text is no text")):
             with self.subTest(line[:20]), self.assertRaisesRegex(conversations.Bad, why):
                 conversations.parse(line)
 
