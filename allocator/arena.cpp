@@ -7,10 +7,7 @@
 namespace stowage {
 
 Arena::Arena(Device& device, Bytes bytes) {
-  if (bytes == 0) return;
-  memory_ = DeviceMemory(device, MemoryKind::device, bytes);
-  base_ = memory_.data();
-  bytes_ = bytes;
+  if (bytes > 0) memory_ = DeviceMemory(device, MemoryKind::device, bytes);
 }
 
 std::byte* Arena::at(Bytes offset, Bytes bytes) const {
@@ -18,7 +15,7 @@ std::byte* Arena::at(Bytes offset, Bytes bytes) const {
     throw InvalidInput(
         fmt::format("arena: {} bytes at offset {} asked of {}; keep the range inside the arena", bytes,
                     offset, this->bytes()));
-  return base_ + offset;
+  return (part_.empty() ? memory_.data() : part_.data()) + offset;
 }
 
 }  // namespace stowage

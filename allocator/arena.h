@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 
 #include "stowage/device.h"
 
@@ -17,16 +18,15 @@ class Arena {
   // Throws OutOfMemory when the device cannot hold `bytes`. 0 bytes: an empty arena, no allocation.
   Arena(Device& device, Bytes bytes);
   // A part of `whole`, from `offset` on; throws InvalidInput unless it lies inside.
-  Arena(const Arena& whole, Bytes offset, Bytes bytes) : base_(whole.at(offset, bytes)), bytes_(bytes) {}
+  Arena(const Arena& whole, Bytes offset, Bytes bytes) : part_(whole.at(offset, bytes), bytes) {}
 
-  Bytes bytes() const { return bytes_; }
+  Bytes bytes() const { return part_.empty() ? memory_.bytes() : part_.size(); }
   // The address of [offset, offset + bytes). Throws InvalidInput unless that lies inside.
   std::byte* at(Bytes offset, Bytes bytes) const;
 
  private:
   DeviceMemory memory_;
-  std::byte* base_ = nullptr;
-  Bytes bytes_ = 0;
+  std::span<std::byte> part_;  // of another arena; empty unless it is one
 };
 
 }  // namespace stowage

@@ -54,6 +54,17 @@ TEST_F(ArenaTest, MovesAndGivesBackOnce) {
   EXPECT_EQ(device->memory_info().free, 1000u);
 }
 
+TEST_F(ArenaTest, APartAllocatesNothingAndEndsWhereItEnds) {
+  const Arena whole(*device, 777);
+  const Arena part(whole, 100, 600);
+  EXPECT_EQ(device->counters().device_allocations, 1u);
+  EXPECT_EQ(part.bytes(), 600u);
+  EXPECT_EQ(part.at(5, 595), whole.at(105, 1));
+  EXPECT_THROW(part.at(5, 596), InvalidInput);
+  EXPECT_EQ(Arena(whole, 777, 0).bytes(), 0u);
+  EXPECT_THROW(Arena(whole, 100, 678), InvalidInput);
+}
+
 TEST_F(ArenaTest, OfZeroBytesAllocatesNothing) {
   const Arena arena(*device, 0);
   EXPECT_EQ(arena.bytes(), 0u);
