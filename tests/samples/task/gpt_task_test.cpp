@@ -33,12 +33,18 @@ Options gpt_options_for(const std::string& path) {
   return options;
 }
 
-TEST(GptTask, EvaluatesTheTailAndTrainsOnTheRest) {
-  const TemporaryFolder folder;
+// Five samples of the tail are evaluated, which has no letter but b.
+Options evaluating(const TemporaryFolder& folder) {
   Options options = gpt_options_for(folder.make("text", std::string(89, 'a') + '\n' + std::string(30, 'b')));
   options.evaluate_every = 1;
   options.evaluation_share = 0.25;
   options.evaluation_samples = 5;
+  return options;
+}
+
+TEST(GptTask, EvaluatesTheTailAndTrainsOnTheRest) {
+  const TemporaryFolder folder;
+  Options options = evaluating(folder);
   GptTask task(options);
   for (std::uint64_t step = 0; step < 50; ++step) {
     for (const auto& input : task.inputs(step)) {
@@ -57,10 +63,7 @@ TEST(GptTask, EvaluatesTheTailAndTrainsOnTheRest) {
 // The last batch has fewer samples, and counts for as much as its targets.
 TEST(GptTask, WeighsTheLossesOfADeviceByTargets) {
   const TemporaryFolder folder;
-  Options options = gpt_options_for(folder.make("text", std::string(89, 'a') + '\n' + std::string(30, 'b')));
-  options.evaluate_every = 1;
-  options.evaluation_share = 0.25;
-  options.evaluation_samples = 5;
+  Options options = evaluating(folder);
   GptTask task(options);
   const std::optional<EvaluationModel> model = task.evaluation_model();
   ASSERT_TRUE(model.has_value());
