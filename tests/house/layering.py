@@ -24,6 +24,7 @@ ORDER = [
     "allocator",
     "offload/recompute",
     "offload/plan",
+    "offload/parallel",
     "offload/engine",
     "tools/console",
     "tools/replay",
@@ -53,11 +54,12 @@ NARROWER = {
     **{room: [*PLANNER_BASE, *PLANNER_ROOMS[:i]] for i, room in enumerate(PLANNER_ROOMS)},
     "offload/plan/policies": [*PLANNER_BASE, "offload/plan/problem", "offload/plan/schedule"],
     "offload/plan/validate": ["include/stowage", "src/base", "src/graph"],
+    "offload/parallel": ["include/stowage", "src/base", "src/graph", "src/machine"],
     "src/tokens": ["include/stowage", "src/base", "src/graph"],
     "tools/console": ["include/stowage", "src/base"],
     "tools/replay": ["include/stowage", "src/base", "src/graph", "src/placement", "src/history", "allocator"],
     "src/machine": ["include/stowage", "src/base", "src/graph"],
-    "tools/answer": ["include/stowage", "src/base", "src/graph", "src/machine", "offload/plan", "tools/console",
+    "tools/answer": ["include/stowage", "src/base", "src/graph", "src/machine", "offload/plan", "offload/parallel", "tools/console",
                      "tools/report"],
     "tools/c_plan": ["include/stowage", "src/base", "src/graph", "src/machine", "tools/answer"],
     "tools/report": ["include/stowage", "src/base", "src/graph", "offload/plan"],
@@ -114,7 +116,7 @@ RESTRICTED = [
 ]
 
 # What a pure function from plain data to plain data has no use for.
-PLANNER_FOLDERS = ["offload/plan/", "offload/recompute/", "src/placement/", "src/graph/"]
+PLANNER_FOLDERS = ["offload/plan/", "offload/parallel/", "offload/recompute/", "src/placement/", "src/graph/"]
 NOT_IN_PLANNER = re.compile(
     r"(thread|mutex|shared_mutex|condition_variable|atomic|future|chrono|ctime|time\.h"
     r"|src/base/parallel_for\.h|src/base/mutex\.h"

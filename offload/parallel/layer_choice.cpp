@@ -1,0 +1,318 @@
+#include "offload/parallel/layer_choice.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <optional>
+
+namespace stowage {
+namespace {
+
+// Relative difference below which two sums of the same seconds, added in another order, count as equal.
+constexpr double equal_totals = 1e-14;
+constexpr int price_steps = 30;          // halvings of the interval in which the price of a byte lies
+constexpr double largest_price = 1e300;  // seconds a byte
+
+// What a step wants small: each is a sum over the layers. The end is the larger of the last two.
+enum Criterion { seconds_alone, seconds_and_exchange, beside_exchange, criteria };
+
+double of_criterion(const VariantTotals& totals, int criterion) {
+  if (criterion == seconds_alone) return totals.seconds;
+  return criterion == seconds_and_exchange ? totals.seconds + totals.exchange : totals.beside;
+}
+
+Bytes sum_or_most(Bytes a, Bytes b) {
+  Bytes sum = 0;
+  return __builtin_add_overflow(a, b, &sum) ? static_cast<Bytes>(-1) : sum;
+}
+
+VariantTotals operator+(const VariantTotals& a, const VariantTotals& b) {
+  return {a.seconds + b.seconds, a.exchange + b.exchange, a.beside + b.beside};
+}
+
+// The layers' options of least `criterion + price * bytes`; among equals that of least bytes.
+struct Priced {
+  double value = 0;  // criterion and price together
+  Bytes bytes = 0;
+  std::vector<int> chosen;  // number of each layer's option
+};
+
+Priced choose_at(const LayerChoiceQuestion& question, int criterion, double price) {
+  Priced priced;
+  for (const std::vector<LayerOption>& options : question.layers) {
+    double least = infinite_seconds;
+    int chosen = 0;
+    for (std::size_t i = 0; i < options.size(); ++i) {
+      const double value =
+          of_criterion(options[i].totals, criterion) + price * static_cast<double>(options[i].bytes);
+      const bool fewer = value == least && options[i].bytes < options[static_cast<std::size_t>(chosen)].bytes;
+      if (value < least || fewer) {
+        least = value;
+        chosen = static_cast<int>(i);
+      }
+    }
+    priced.value += least;
+    priced.bytes = sum_or_most(priced.bytes, options[static_cast<std::size_t>(chosen)].bytes);
+    priced.chosen.push_back(chosen);
+  }
+  return priced;
+}
+
+// The price of a byte at which the relaxation is closest, and a choice that fits.
+struct Price {
+  double price = 0;
+  double bound = 0;
+  std::vector<int> fitting;  // number of each layer's option
+};
+
+Price best_price(const LayerChoiceQuestion& question, int criterion) {
+  Priced free = choose_at(question, criterion, 0);
+  if (free.bytes <= question.limit) return {0, free.value, std::move(free.chosen)};
+  const auto bound = [&](const Priced& priced, double price) {
+    return priced.value - price * static_cast<double>(question.limit);
+  };
+  Price best{0, free.value, {}};
+  double low = 0;
+  double high = (free.value + std::numeric_limits<double>::min()) / static_cast<double>(question.limit + 1);
+  const auto try_price = [&](double price) {
+    Priced priced = choose_at(question, criterion, price);
+    if (const double value = bound(priced, price); value > best.bound) {
+      best.bound = value;
+      best.price = price;
+    }
+    if (priced.bytes > question.limit) return false;
+    best.fitting = std::move(priced.chosen);
+    return true;
+  };
+  while (!try_price(high)) {
+    low = high;
+    high *= 16;
+    // Only the fewest bytes of all fit, whatever they take.
+    if (high > largest_price) return best;
+  }
+  for (int step = 0; step < price_steps; ++step) {
+    const double middle = low + (high - low) / 2;
+    (try_price(middle) ? high : low) = middle;
+  }
+  return best;
+}
+
+// The fewest and the most bytes that a choice can take.
+struct Extremes {
+  Bytes least = 0, most = 0;
+};
+// Returns nullopt if a layer has no option.
+std::optional<Extremes> extremes_of(const LayerChoiceQuestion& question) {
+  Extremes extremes;
+  for (const std::vector<LayerOption>& options : question.layers) {
+    if (options.empty()) return {};
+    const auto [least, most] =
+        std::minmax_element(options.begin(), options.end(),
+                            [](const LayerOption& a, const LayerOption& b) { return a.bytes < b.bytes; });
+    extremes.least = sum_or_most(extremes.least, least->bytes);
+    extremes.most = sum_or_most(extremes.most, most->bytes);
+  }
+  return extremes;
+}
+
+bool fits_at_all(const LayerChoiceQuestion& question) {
+  const std::optional<Extremes> extremes = extremes_of(question);
+  return extremes && extremes->least <= question.limit;
+}
+
+// A choice for the layers so far.
+struct ChoiceLabel {
+  VariantTotals totals;
+  Bytes bytes = 0;
+  std::uint32_t parent = 0;  // in the labels of the layers before
+  std::int32_t variant = 0, group = 0;
+};
+
+bool no_more(double a, double b) { return a <= b + equal_totals * b; }
+
+// Labels of one group that come by rising seconds, and of which none dominates another.
+class Front {
+ public:
+  // Returns whether no label before dominates this one.
+  bool add(const ChoiceLabel& label) {
+    return label.totals.exchange == 0 ? add_without_exchange(label) : add_with_exchange(label);
+  }
+
+ private:
+  std::map<double, Bytes>
+      least_bytes_;  // by `beside`, falling: the fewest bytes with no more of it; no exchange
+  std::vector<ChoiceLabel> others_;
+
+  bool add_without_exchange(const ChoiceLabel& label) {
+    const auto more = least_bytes_.upper_bound(label.totals.beside * (1 + equal_totals));
+    if (more != least_bytes_.begin() && std::prev(more)->second <= label.bytes) return false;
+    auto next = least_bytes_.lower_bound(label.totals.beside);
+    while (next != least_bytes_.end() && next->second >= label.bytes) next = least_bytes_.erase(next);
+    least_bytes_.emplace(label.totals.beside, label.bytes);
+    return true;
+  }
+  bool add_with_exchange(const ChoiceLabel& label) {
+    const double with_exchange = label.totals.seconds + label.totals.exchange;
+    const auto dominates = [&](const ChoiceLabel& other) {
+      return other.bytes <= label.bytes && no_more(other.totals.seconds, label.totals.seconds) &&
+             no_more(other.totals.seconds + other.totals.exchange, with_exchange) &&
+             no_more(other.totals.beside, label.totals.beside);
+    };
+    if (std::any_of(others_.rbegin(), others_.rend(), dominates)) return false;
+    others_.push_back(label);
+    return true;
+  }
+};
+
+class ChoiceSearch {
+ public:
+  explicit ChoiceSearch(const LayerChoiceQuestion& question) : question_(question) {}
+
+  LayerChoices choices() {
+    const std::optional<Extremes> extremes = extremes_of(question_);
+    if (!extremes || extremes->least > question_.limit) return {};
+    bytes_count_ = extremes->most > question_.limit;
+    for (int criterion = 0; criterion < criteria; ++criterion) take_bound(criterion);
+    rows_.push_back({ChoiceLabel{}});
+    for (std::size_t layer = 0; layer < question_.layers.size(); ++layer) extend(layer);
+    for (std::size_t i = 0; i < rows_.back().size(); ++i) take(traced(i));
+    return {std::move(found_), exact_, work_};
+  }
+
+ private:
+  const LayerChoiceQuestion& question_;
+  std::array<double, criteria> prices_{};
+  // Of the layers from each one on: the least criterion with the price of its bytes.
+  std::array<std::vector<double>, criteria> behind_;
+  std::vector<LayerChoice> found_;  // that fit, none dominated, by rising seconds
+  std::vector<std::vector<ChoiceLabel>> rows_;
+  bool bytes_count_ = true;  // false: every choice fits
+  bool exact_ = true;
+  std::uint64_t work_ = 0;
+
+  void take_bound(int criterion) {
+    const Price price = best_price(question_, criterion);
+    prices_[static_cast<std::size_t>(criterion)] = price.price;
+    std::vector<double>& behind = behind_[static_cast<std::size_t>(criterion)];
+    behind.assign(question_.layers.size() + 1, 0);
+    for (std::size_t layer = question_.layers.size(); layer-- > 0;) {
+      double least = infinite_seconds;
+      for (const LayerOption& option : question_.layers[layer])
+        least = std::min(
+            least, of_criterion(option.totals, criterion) + price.price * static_cast<double>(option.bytes));
+      behind[layer] = behind[layer + 1] + least;
+    }
+    if (price.fitting.empty()) return;
+    LayerChoice fitting;
+    int before = -1;
+    for (std::size_t layer = 0; layer < price.fitting.size(); ++layer) {
+      const LayerOption& option = question_.layers[layer][static_cast<std::size_t>(price.fitting[layer])];
+      fitting.totals = fitting.totals + option.totals;
+      if (layer > 0) fitting.totals.seconds += question_.change_seconds(before, option.group);
+      fitting.variants.push_back(option.variant);
+      before = option.group;
+    }
+    if (fitting.totals.seconds < infinite_seconds) take(std::move(fitting));
+  }
+
+  void take(LayerChoice choice) {
+    const auto beaten = [](const LayerChoice& by, const LayerChoice& of) {
+      return by.totals.seconds <= of.totals.seconds && by.totals.to_end() <= of.totals.to_end();
+    };
+    if (std::any_of(found_.begin(), found_.end(),
+                    [&](const LayerChoice& other) { return beaten(other, choice); }))
+      return;
+    std::erase_if(found_, [&](const LayerChoice& other) { return beaten(choice, other); });
+    const auto place = std::find_if(found_.begin(), found_.end(), [&](const LayerChoice& other) {
+      return other.totals.seconds > choice.totals.seconds;
+    });
+    found_.insert(place, std::move(choice));
+  }
+
+  // Returns whether no end of the label is better than what was found.
+  bool ruled_out(const ChoiceLabel& label, std::size_t next_layer) const {
+    std::array<double, criteria> least{};
+    for (int criterion = 0; criterion < criteria; ++criterion) {
+      const std::size_t at = static_cast<std::size_t>(criterion);
+      const double left = static_cast<double>(question_.limit - label.bytes);
+      least[at] = of_criterion(label.totals, criterion) + behind_[at][next_layer];
+      if (prices_[at] > 0) least[at] -= prices_[at] * left;
+    }
+    const double to_end = std::max(least[seconds_and_exchange], least[beside_exchange]);
+    // Of those found that take no longer, the last one ends first.
+    const auto longer = std::partition_point(found_.begin(), found_.end(), [&](const LayerChoice& other) {
+      return no_more(other.totals.seconds, least[seconds_alone]);
+    });
+    return longer != found_.begin() && no_more(std::prev(longer)->totals.to_end(), to_end);
+  }
+
+  void extend(std::size_t layer) {
+    std::vector<ChoiceLabel> longer;
+    const std::vector<ChoiceLabel>& before = rows_.back();
+    work_ += before.size() * question_.layers[layer].size();
+    for (const LayerOption& option : question_.layers[layer]) {
+      for (std::size_t i = 0; i < before.size(); ++i) {
+        const double change = layer == 0 ? 0 : question_.change_seconds(before[i].group, option.group);
+        const Bytes bytes = bytes_count_ ? sum_or_most(before[i].bytes, option.bytes) : 0;
+        if (change == infinite_seconds || bytes > question_.limit) continue;
+        ChoiceLabel label{before[i].totals + option.totals, bytes, static_cast<std::uint32_t>(i),
+                          option.variant, option.group};
+        label.totals.seconds += change;
+        if (!ruled_out(label, layer + 1)) longer.push_back(label);
+      }
+    }
+    keep_best(longer);
+    rows_.push_back(std::move(longer));
+  }
+
+  void keep_best(std::vector<ChoiceLabel>& labels) {
+    std::sort(labels.begin(), labels.end(), [](const ChoiceLabel& a, const ChoiceLabel& b) {
+      if (a.group != b.group) return a.group < b.group;
+      if (a.totals.seconds != b.totals.seconds) return a.totals.seconds < b.totals.seconds;
+      return a.bytes != b.bytes ? a.bytes < b.bytes : a.totals.to_end() < b.totals.to_end();
+    });
+    std::size_t kept = 0;
+    Front front;
+    for (const ChoiceLabel& label : labels) {
+      if (kept > 0 && labels[kept - 1].group != label.group) front = {};
+      if (front.add(label)) labels[kept++] = label;
+    }
+    labels.resize(kept);
+    if (labels.size() <= question_.most_labels) return;
+    exact_ = false;
+    std::stable_sort(labels.begin(), labels.end(),
+                     [](const ChoiceLabel& a, const ChoiceLabel& b) { return a.bytes < b.bytes; });
+    labels.resize(question_.most_labels);
+  }
+
+  LayerChoice traced(std::size_t i) const {
+    LayerChoice choice;
+    choice.totals = rows_.back()[i].totals;
+    choice.variants.resize(question_.layers.size());
+    for (std::size_t layer = question_.layers.size(); layer-- > 0;) {
+      const ChoiceLabel& label = rows_[layer + 1][i];
+      choice.variants[layer] = label.variant;
+      i = label.parent;
+    }
+    return choice;
+  }
+};
+
+}  // namespace
+
+VariantTotals bound_of_choices(const LayerChoiceQuestion& question) {
+  if (!fits_at_all(question)) return {infinite_seconds, infinite_seconds, infinite_seconds};
+  const double seconds = best_price(question, seconds_alone).bound;
+  const double with_exchange = best_price(question, seconds_and_exchange).bound;
+  // Rounding must not put the bound above what a choice takes.
+  const auto lower = [](double value) { return std::max(0.0, value * (1 - 1e-12)); };
+  return {lower(seconds), lower(std::max(0.0, with_exchange - seconds)),
+          lower(best_price(question, beside_exchange).bound)};
+}
+
+LayerChoices best_choices(const LayerChoiceQuestion& question) { return ChoiceSearch(question).choices(); }
+
+}  // namespace stowage
