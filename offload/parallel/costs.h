@@ -115,11 +115,20 @@ struct ParallelCosts {
 
 // Limits of costs from outside.
 inline constexpr int most_layers = 1024;
+inline constexpr std::size_t most_name_characters = 256;
 inline constexpr int most_parallel_devices = 4096;
 inline constexpr std::int64_t most_micro_batches = std::int64_t{1} << 32;
 inline constexpr std::size_t most_variants = std::size_t{1} << 18;  // of all layers together
+inline constexpr std::int64_t most_batch = std::int64_t{1} << 40;
+inline constexpr std::size_t most_crossing_values = std::size_t{1} << 16;
+inline constexpr std::size_t most_changes = std::size_t{1} << 16;
 inline constexpr double most_layer_seconds = 1e9;
+inline constexpr double least_rate = 1, most_rate = 1e18;  // bytes per second
 inline constexpr Bytes most_layer_bytes = Bytes{1} << 50U;
+inline constexpr Bytes most_memory = Bytes{1} << 62U;
+
+// Throws InvalidInput for costs that no search can take: it names the field and says what to give.
+void check_costs(const ParallelCosts& costs);
 
 // Versioned JSON, loss-free (docs/parallel.md has the fields). `to_json` throws InvalidInput for costs that
 // `parallel_costs_from_json` would refuse.

@@ -12,6 +12,7 @@ namespace {
 
 constexpr std::size_t most_cells = std::size_t{1} << 26U;
 constexpr std::uint64_t work_between_questions = std::uint64_t{1} << 16U;
+constexpr double equal_bounds = 1e-12;  // relative
 constexpr std::size_t least_candidates_to_reduce = 64;
 
 // The stages of layers [first, …), where `next` has those behind this one.
@@ -125,11 +126,18 @@ class LabelSearch {
     return end_value(label.way, label.pace, label.tail, layers, units);
   }
 
+  // Returns whether every option of a stage with this best case is above a cap, whatever its sums are rounded
+  // to.
+  bool above_caps(const StageOption& best) const {
+    const double slack = equal_bounds * best.way;
+    return best.pace - slack > run_.cap_pace || best.tail - slack > run_.cap_tail;
+  }
+
   void add_candidates(int first) {
     for (int last = first + 1; last <= layers_; ++last) {
       for (const int layout : space_.layouts) {
         const StageOption best = space_.costs.best_case(first, last, layout);
-        if (!within_caps(best) || best.way == infinite_seconds) continue;
+        if (best.way == infinite_seconds || above_caps(best)) continue;
         if (hopeless(first, layout, best)) continue;
         add_stage(first, last, layout);
         if (too_many_ || space_.ended()) return;

@@ -201,7 +201,10 @@ class StageTable::Body {
   }
 };
 
-StageTable::StageTable(const ParallelCosts& costs) : body_(std::make_unique<Body>(costs)) {}
+StageTable::StageTable(const ParallelCosts& costs) {
+  check_costs(costs);
+  body_ = std::make_unique<Body>(costs);
+}
 StageTable::~StageTable() = default;
 int StageTable::layers() const { return body_->layers(); }
 std::span<const StageLayout> StageTable::layouts() const { return body_->layouts(); }
