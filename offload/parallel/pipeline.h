@@ -49,8 +49,8 @@ struct PipelineQuestion {
   std::int64_t micro_batches = 1;
   // Stages in the order of the layers, stages * virtual_stages of them: number i is chunk i / stages of stage
   // i % stages.
-  std::vector<StageTimes> times;
-  std::vector<StageLink> links;  // between neighbours of `times`, one fewer; empty: no time passes
+  std::vector<StageTimes> times{};
+  std::vector<StageLink> links{};  // between neighbours of `times`, one fewer; empty: no time passes
   bool keep_events = false;
 };
 
@@ -59,6 +59,6 @@ struct PipelineQuestion {
 // for more than most_pipeline_events events.
 PipelineRun simulate_pipeline(const PipelineQuestion& question);
 
-inline constexpr std::int64_t most_pipeline_events = std::int64_t{1} << 26;
+inline constexpr std::int64_t most_pipeline_events = std::int64_t{1} << 24;
 
 }  // namespace stowage
