@@ -61,8 +61,9 @@ void check_variant(const ParallelCosts& costs, const LayerVariant& variant, cons
 }
 
 void check_layers(const ParallelCosts& costs) {
-  if (costs.layers.empty() || costs.layers.size() > static_cast<std::size_t>(most_layers))
-    refuse_costs(fmt::format("'layers' has {}; give 1 to {} layers", costs.layers.size(), most_layers));
+  if (costs.layers.empty() || costs.layers.size() > static_cast<std::size_t>(most_parallel_layers))
+    refuse_costs(
+        fmt::format("'layers' has {}; give 1 to {} layers", costs.layers.size(), most_parallel_layers));
   std::set<std::string> names;
   std::size_t variants = 0;
   for (const ParallelLayer& layer : costs.layers) {

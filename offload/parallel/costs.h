@@ -114,7 +114,7 @@ struct ParallelCosts {
 };
 
 // Limits of costs from outside.
-inline constexpr int most_layers = 1024;
+inline constexpr int most_parallel_layers = 1024;
 inline constexpr std::size_t most_name_characters = 256;
 inline constexpr int most_parallel_devices = 4096;
 inline constexpr std::int64_t most_micro_batches = std::int64_t{1} << 32;

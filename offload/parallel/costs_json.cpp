@@ -137,16 +137,17 @@ LayerVariant read_variant(const JsonField& field) {
 void read_layers(const JsonField& root, ParallelCosts& costs) {
   std::size_t variants = 0;
   const JsonField layers = root.member("layers");
-  layers.list(static_cast<std::size_t>(most_layers), [&](const JsonField& field) {
+  layers.list(static_cast<std::size_t>(most_parallel_layers), [&](const JsonField& field) {
     field.require_members({"name", "repeat", "variants"});
     ParallelLayer layer;
     layer.name = name_of_field(field.member("name"));
     layer.variants = field.member("variants").list(most_variants, read_variant);
     const auto repeat = field.optional_member("repeat");
-    const std::int64_t times = repeat ? whole_between(*repeat, 1, most_layers) : 1;
+    const std::int64_t times = repeat ? whole_between(*repeat, 1, most_parallel_layers) : 1;
     variants += layer.variants.size() * static_cast<std::size_t>(times);
-    if (costs.layers.size() + static_cast<std::size_t>(times) > static_cast<std::size_t>(most_layers))
-      layers.refuse(fmt::format("has more than {} layers", most_layers));
+    if (costs.layers.size() + static_cast<std::size_t>(times) >
+        static_cast<std::size_t>(most_parallel_layers))
+      layers.refuse(fmt::format("has more than {} layers", most_parallel_layers));
     if (variants > most_variants) layers.refuse(fmt::format("has more than {} variants", most_variants));
     for (std::int64_t i = 0; i < times; ++i) {
       costs.layers.push_back(layer);
@@ -185,7 +186,7 @@ void read_link(const JsonField& field, ParallelCosts& costs) {
 void read_crossing(const JsonField& root, ParallelCosts& costs) {
   if (const auto cuts = root.optional_member("cut_bytes")) {
     if (cuts->is_list()) {
-      costs.cut_bytes = cuts->list(static_cast<std::size_t>(most_layers),
+      costs.cut_bytes = cuts->list(static_cast<std::size_t>(most_parallel_layers),
                                    [](const JsonField& field) { return bytes_of_field(field); });
       if (costs.cut_bytes.size() + 1 != costs.layers.size()) {
         cuts->refuse(
@@ -225,7 +226,7 @@ void read_changes(const JsonField& root, ParallelCosts& costs) {
   }
   std::set<std::string> named = kept;  // also by variants that an uneven batch left out
   for (auto& layer :
-       root.member("layers").list(static_cast<std::size_t>(most_layers), [](const JsonField& field) {
+       root.member("layers").list(static_cast<std::size_t>(most_parallel_layers), [](const JsonField& field) {
          return field.member("variants").list(most_variants, [](const JsonField& variant) {
            return variant.member("name").text();
          });

@@ -10,6 +10,7 @@
 #include "src/device/host_limits.h"
 #include "stowage/error.h"
 #include "tools/cli/calibrate_command.h"
+#include "tools/cli/parallel_command.h"
 #include "tools/cli/place_command.h"
 #include "tools/cli/plan_command.h"
 #include "tools/cli/replay_command.h"
@@ -42,12 +43,14 @@ int run(int count, char** arguments) {
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   app.require_subcommand(1);
   RawPlanCommand raw_plan;
+  RawParallelOptions raw_parallel;
   RawPlaceOptions raw_place;
   RawReplayOptions raw_replay;
   RawRunOptions raw_run;
   RawTokensOptions raw_tokens;
   CalibrateCommand calibrate_command;
   const CLI::App* plan_app = add_plan(app, raw_plan);
+  const CLI::App* parallel_app = add_parallel(app, raw_parallel);
   const CLI::App* place_app = add_place(app, raw_place);
   const CLI::App* replay_app = add_replay(app, raw_replay);
   const CLI::App* run_app = add_run(app, raw_run);
@@ -72,11 +75,12 @@ int run(int count, char** arguments) {
   check_written_paths(app);
   if (run_app->parsed()) return run_run_command(parse(raw_run));
   std::string output;
-  const int code = plan_app->parsed()     ? run_with_progress(raw_plan, run_plan_command, output)
-                   : place_app->parsed()  ? run_with_progress(raw_place, run_place_command, output)
-                   : replay_app->parsed() ? run_with_progress(raw_replay, run_replay_command, output)
-                   : tokens_app->parsed() ? run_tokens(raw_tokens, output)
-                                          : run_calibrate_command(calibrate_command, output);
+  const int code = plan_app->parsed()       ? run_with_progress(raw_plan, run_plan_command, output)
+                   : parallel_app->parsed() ? run_with_progress(raw_parallel, run_parallel_command, output)
+                   : place_app->parsed()    ? run_with_progress(raw_place, run_place_command, output)
+                   : replay_app->parsed()   ? run_with_progress(raw_replay, run_replay_command, output)
+                   : tokens_app->parsed()   ? run_tokens(raw_tokens, output)
+                                            : run_calibrate_command(calibrate_command, output);
   std::fputs(printable_lines(output).c_str(), stdout);
   return code;
 }
