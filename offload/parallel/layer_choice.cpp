@@ -33,65 +33,136 @@ VariantTotals operator+(const VariantTotals& a, const VariantTotals& b) {
   return {a.seconds + b.seconds, a.exchange + b.exchange, a.beside + b.beside};
 }
 
-// The layers' options of least `criterion + price * bytes`; among equals that of least bytes.
-struct Priced {
-  double value = 0;  // criterion and price together
-  Bytes bytes = 0;
-  std::vector<int> chosen;  // number of each layer's option
-};
-
-Priced choose_at(const LayerChoiceQuestion& question, int criterion, double price) {
-  Priced priced;
-  for (const std::vector<LayerOption>& options : question.layers) {
-    double least = infinite_seconds;
-    int chosen = 0;
-    for (std::size_t i = 0; i < options.size(); ++i) {
-      const double value =
-          of_criterion(options[i].totals, criterion) + price * static_cast<double>(options[i].bytes);
-      const bool fewer = value == least && options[i].bytes < options[static_cast<std::size_t>(chosen)].bytes;
-      if (value < least || fewer) {
-        least = value;
-        chosen = static_cast<int>(i);
+// A question with its groups numbered from 0, and what is lost between them.
+class GroupedQuestion {
+ public:
+  explicit GroupedQuestion(const LayerChoiceQuestion& question) : question(question) {
+    std::map<int, int> numbers;
+    for (const std::vector<LayerOption>& options : question.layers) {
+      std::vector<int>& own = groups_.emplace_back();
+      for (const LayerOption& option : options) {
+        const auto [place, added] = numbers.try_emplace(option.group, static_cast<int>(numbers.size()));
+        own.push_back(place->second);
+        if (added) originals_.push_back(option.group);
       }
     }
-    priced.value += least;
-    priced.bytes = sum_or_most(priced.bytes, options[static_cast<std::size_t>(chosen)].bytes);
-    priced.chosen.push_back(chosen);
+    count_ = static_cast<int>(numbers.size());
+    lost_.assign(static_cast<std::size_t>((count_ + 1) * count_), 0.0);
+    if (count_ < 2) return;
+    for (int from = 0; from < count_; ++from) {
+      for (int to = 0; to < count_; ++to)
+        lost_[static_cast<std::size_t>(from * count_ + to)] = question.change_seconds(
+            originals_[static_cast<std::size_t>(from)], originals_[static_cast<std::size_t>(to)]);
+    }
   }
-  return priced;
-}
 
-// The price of a byte at which the relaxation is closest, and a choice that fits.
+  const LayerChoiceQuestion& question;
+
+  int count() const { return count_; }
+  int group(std::size_t layer, std::size_t option) const { return groups_[layer][option]; }
+  // Returns the seconds lost between neighbours; `from` may be count(): there is no layer before.
+  double lost(int from, int to) const { return lost_[static_cast<std::size_t>(from * count_ + to)]; }
+
+ private:
+  std::vector<std::vector<int>> groups_;  // of each layer's options
+  std::vector<int> originals_;
+  int count_ = 0;
+  std::vector<double> lost_;
+};
+
+// For the layers from each one on, behind a layer of each group: the least sum of a criterion and of `price`
+// for each byte, and the first layer's option in it.
+class PricedLayers {
+ public:
+  PricedLayers() = default;
+  PricedLayers(const GroupedQuestion& grouped, int criterion, double price)
+      : width_(static_cast<std::size_t>(grouped.count()) + 1) {
+    const auto& layers = grouped.question.layers;
+    const std::size_t cells = (layers.size() + 1) * width_;
+    values_.assign(cells, 0);
+    bytes_.assign(cells, 0);
+    options_.assign(cells, 0);
+    for (std::size_t layer = layers.size(); layer-- > 0;) {
+      for (std::size_t before = 0; before < width_; ++before)
+        choose(grouped, criterion, price, layer, before);
+    }
+  }
+
+  double value(std::size_t layer, int before) const {
+    return values_[layer * width_ + static_cast<std::size_t>(before)];
+  }
+  // Of all layers: the value, the bytes, and the options.
+  double whole() const { return values_[width_ - 1]; }
+  Bytes bytes() const { return bytes_[width_ - 1]; }
+  std::vector<int> chosen(const GroupedQuestion& grouped) const {
+    std::vector<int> chosen;
+    std::size_t before = width_ - 1;
+    for (std::size_t layer = 0; layer < grouped.question.layers.size(); ++layer) {
+      chosen.push_back(options_[layer * width_ + before]);
+      before = static_cast<std::size_t>(grouped.group(layer, static_cast<std::size_t>(chosen.back())));
+    }
+    return chosen;
+  }
+
+ private:
+  std::size_t width_ = 1;
+  std::vector<double> values_;
+  std::vector<Bytes> bytes_;
+  std::vector<int> options_;
+
+  void choose(const GroupedQuestion& grouped, int criterion, double price, std::size_t layer,
+              std::size_t before) {
+    const std::vector<LayerOption>& options = grouped.question.layers[layer];
+    double least = infinite_seconds;
+    const std::size_t at = layer * width_ + before;
+    for (std::size_t i = 0; i < options.size(); ++i) {
+      const int group = grouped.group(layer, i);
+      const double lost = grouped.lost(static_cast<int>(before), group);
+      if (lost == infinite_seconds) continue;
+      const std::size_t next = (layer + 1) * width_ + static_cast<std::size_t>(group);
+      // Changes come into the seconds, not into the micro-batch beside which gradients are exchanged.
+      const double value = of_criterion(options[i].totals, criterion) +
+                           price * static_cast<double>(options[i].bytes) +
+                           (criterion == beside_exchange ? 0 : lost) + values_[next];
+      const Bytes bytes = sum_or_most(options[i].bytes, bytes_[next]);
+      if (value > least || (value == least && (value == infinite_seconds || bytes >= bytes_[at]))) continue;
+      least = value;
+      bytes_[at] = bytes;
+      options_[at] = static_cast<int>(i);
+    }
+    values_[at] = least;
+  }
+};
+
+// The price of a byte at which the relaxation of the limit is closest, and a choice that fits.
 struct Price {
   double price = 0;
   double bound = 0;
-  std::vector<int> fitting;  // number of each layer's option
+  std::vector<int> fitting;  // number of each layer's option; empty: none was met
 };
 
-Price best_price(const LayerChoiceQuestion& question, int criterion) {
-  Priced free = choose_at(question, criterion, 0);
-  if (free.bytes <= question.limit) return {0, free.value, std::move(free.chosen)};
-  const auto bound = [&](const Priced& priced, double price) {
-    return priced.value - price * static_cast<double>(question.limit);
-  };
-  Price best{0, free.value, {}};
-  double low = 0;
-  double high = (free.value + std::numeric_limits<double>::min()) / static_cast<double>(question.limit + 1);
+Price best_price(const GroupedQuestion& grouped, int criterion) {
+  const Bytes limit = grouped.question.limit;
+  const PricedLayers free(grouped, criterion, 0);
+  if (free.whole() == infinite_seconds) return {0, infinite_seconds, {}};
+  if (free.bytes() <= limit) return {0, free.whole(), free.chosen(grouped)};
+  Price best{0, free.whole(), {}};
   const auto try_price = [&](double price) {
-    Priced priced = choose_at(question, criterion, price);
-    if (const double value = bound(priced, price); value > best.bound) {
+    const PricedLayers priced(grouped, criterion, price);
+    if (const double value = priced.whole() - price * static_cast<double>(limit); value > best.bound) {
       best.bound = value;
       best.price = price;
     }
-    if (priced.bytes > question.limit) return false;
-    best.fitting = std::move(priced.chosen);
+    if (priced.bytes() > limit) return false;
+    best.fitting = priced.chosen(grouped);
     return true;
   };
+  double low = 0;
+  double high = (free.whole() + std::numeric_limits<double>::min()) / static_cast<double>(limit + 1);
   while (!try_price(high)) {
     low = high;
     high *= 16;
-    // Only the fewest bytes of all fit, whatever they take.
-    if (high > largest_price) return best;
+    if (high > largest_price) return best;  // only the fewest bytes of all fit, if any
   }
   for (int step = 0; step < price_steps; ++step) {
     const double middle = low + (high - low) / 2;
@@ -169,14 +240,15 @@ class Front {
 
 class ChoiceSearch {
  public:
-  explicit ChoiceSearch(const LayerChoiceQuestion& question) : question_(question) {}
+  explicit ChoiceSearch(const LayerChoiceQuestion& question) : question_(question), grouped_(question) {}
 
   LayerChoices choices() {
     const std::optional<Extremes> extremes = extremes_of(question_);
     if (!extremes || extremes->least > question_.limit) return {};
     bytes_count_ = extremes->most > question_.limit;
     for (int criterion = 0; criterion < criteria; ++criterion) take_bound(criterion);
-    rows_.push_back({ChoiceLabel{}});
+    rows_.push_back(
+        {ChoiceLabel{.totals = {}, .bytes = 0, .parent = 0, .variant = 0, .group = grouped_.count()}});
     for (std::size_t layer = 0; layer < question_.layers.size(); ++layer) extend(layer);
     for (std::size_t i = 0; i < rows_.back().size(); ++i) take(traced(i));
     return {std::move(found_), exact_, work_};
@@ -184,38 +256,32 @@ class ChoiceSearch {
 
  private:
   const LayerChoiceQuestion& question_;
+  const GroupedQuestion grouped_;
   std::array<double, criteria> prices_{};
-  // Of the layers from each one on: the least criterion with the price of its bytes.
-  std::array<std::vector<double>, criteria> behind_;
-  std::vector<LayerChoice> found_;  // that fit, none dominated, by rising seconds
+  std::array<PricedLayers, criteria> behind_;  // at these prices
+  std::vector<LayerChoice> found_;             // that fit, none dominated, by rising seconds
   std::vector<std::vector<ChoiceLabel>> rows_;
   bool bytes_count_ = true;  // false: every choice fits
   bool exact_ = true;
   std::uint64_t work_ = 0;
 
   void take_bound(int criterion) {
-    const Price price = best_price(question_, criterion);
+    const Price price = best_price(grouped_, criterion);
     prices_[static_cast<std::size_t>(criterion)] = price.price;
-    std::vector<double>& behind = behind_[static_cast<std::size_t>(criterion)];
-    behind.assign(question_.layers.size() + 1, 0);
-    for (std::size_t layer = question_.layers.size(); layer-- > 0;) {
-      double least = infinite_seconds;
-      for (const LayerOption& option : question_.layers[layer])
-        least = std::min(
-            least, of_criterion(option.totals, criterion) + price.price * static_cast<double>(option.bytes));
-      behind[layer] = behind[layer + 1] + least;
-    }
+    behind_[static_cast<std::size_t>(criterion)] = PricedLayers(grouped_, criterion, price.price);
     if (price.fitting.empty()) return;
     LayerChoice fitting;
-    int before = -1;
+    int before = grouped_.count();
     for (std::size_t layer = 0; layer < price.fitting.size(); ++layer) {
-      const LayerOption& option = question_.layers[layer][static_cast<std::size_t>(price.fitting[layer])];
+      const std::size_t chosen = static_cast<std::size_t>(price.fitting[layer]);
+      const LayerOption& option = question_.layers[layer][chosen];
+      const int group = grouped_.group(layer, chosen);
       fitting.totals = fitting.totals + option.totals;
-      if (layer > 0) fitting.totals.seconds += question_.change_seconds(before, option.group);
+      fitting.totals.seconds += grouped_.lost(before, group);
       fitting.variants.push_back(option.variant);
-      before = option.group;
+      before = group;
     }
-    if (fitting.totals.seconds < infinite_seconds) take(std::move(fitting));
+    take(std::move(fitting));
   }
 
   void take(LayerChoice choice) {
@@ -238,7 +304,7 @@ class ChoiceSearch {
     for (int criterion = 0; criterion < criteria; ++criterion) {
       const std::size_t at = static_cast<std::size_t>(criterion);
       const double left = static_cast<double>(question_.limit - label.bytes);
-      least[at] = of_criterion(label.totals, criterion) + behind_[at][next_layer];
+      least[at] = of_criterion(label.totals, criterion) + behind_[at].value(next_layer, label.group);
       if (prices_[at] > 0) least[at] -= prices_[at] * left;
     }
     const double to_end = std::max(least[seconds_and_exchange], least[beside_exchange]);
@@ -253,13 +319,15 @@ class ChoiceSearch {
     std::vector<ChoiceLabel> longer;
     const std::vector<ChoiceLabel>& before = rows_.back();
     work_ += before.size() * question_.layers[layer].size();
-    for (const LayerOption& option : question_.layers[layer]) {
+    for (std::size_t number = 0; number < question_.layers[layer].size(); ++number) {
+      const LayerOption& option = question_.layers[layer][number];
+      const int group = grouped_.group(layer, number);
       for (std::size_t i = 0; i < before.size(); ++i) {
-        const double change = layer == 0 ? 0 : question_.change_seconds(before[i].group, option.group);
+        const double change = grouped_.lost(before[i].group, group);
         const Bytes bytes = bytes_count_ ? sum_or_most(before[i].bytes, option.bytes) : 0;
         if (change == infinite_seconds || bytes > question_.limit) continue;
         ChoiceLabel label{before[i].totals + option.totals, bytes, static_cast<std::uint32_t>(i),
-                          option.variant, option.group};
+                          option.variant, group};
         label.totals.seconds += change;
         if (!ruled_out(label, layer + 1)) longer.push_back(label);
       }
@@ -304,13 +372,16 @@ class ChoiceSearch {
 }  // namespace
 
 VariantTotals bound_of_choices(const LayerChoiceQuestion& question) {
-  if (!fits_at_all(question)) return {infinite_seconds, infinite_seconds, infinite_seconds};
-  const double seconds = best_price(question, seconds_alone).bound;
-  const double with_exchange = best_price(question, seconds_and_exchange).bound;
+  const VariantTotals nothing{infinite_seconds, infinite_seconds, infinite_seconds};
+  if (!fits_at_all(question)) return nothing;
+  const GroupedQuestion grouped(question);
+  const double seconds = best_price(grouped, seconds_alone).bound;
+  if (seconds == infinite_seconds) return nothing;
+  const double with_exchange = best_price(grouped, seconds_and_exchange).bound;
   // Rounding must not put the bound above what a choice takes.
   const auto lower = [](double value) { return std::max(0.0, value * (1 - 1e-12)); };
   return {lower(seconds), lower(std::max(0.0, with_exchange - seconds)),
-          lower(best_price(question, beside_exchange).bound)};
+          lower(best_price(grouped, beside_exchange).bound)};
 }
 
 LayerChoices best_choices(const LayerChoiceQuestion& question) { return ChoiceSearch(question).choices(); }

@@ -208,8 +208,10 @@ LayerChoiceQuestion VariantChoice::question(const std::vector<int>& kinds, int l
 
 const VariantTotals& VariantChoice::bound(int sequence, int layout, std::int64_t in_flight) {
   const Least& best = least(sequence, layout);
-  if (costs_.memory == unlimited || best.totals.seconds == infinite_seconds || best_fits(best, in_flight))
+  const bool without_limits = costs_.memory == unlimited && changes_.empty();
+  if (without_limits || best.totals.seconds == infinite_seconds || best_fits(best, in_flight))
     return best.totals;
+  if (costs_.memory == unlimited) in_flight = 0;
   Solved& solved = solved_[place(sequence, layout)][in_flight];
   if (!solved.bound_known) solved.bound = bound_of_choices(question(kinds_of(sequence), layout, in_flight));
   solved.bound_known = true;
