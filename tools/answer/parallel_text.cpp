@@ -41,8 +41,10 @@ std::vector<std::pair<std::string, int>> variants_of(const ParallelCosts& costs,
 
 std::string shape_text(const ParallelCandidate& candidate) {
   const std::size_t stages = candidate.pipeline.stages.size();
-  if (!candidate.grid) return fmt::format("{} stages, not a grid", stages);
-  return fmt::format("{} stages x {} parts x {} split", stages, candidate.grid->parts, candidate.grid->split);
+  const char* plural = stages == 1 ? "" : "s";
+  if (!candidate.grid) return fmt::format("{} stage{}, not a grid", stages, plural);
+  return fmt::format("{} stage{} x {} parts x {} split", stages, plural, candidate.grid->parts,
+                     candidate.grid->split);
 }
 
 std::string rate_text(const ParallelCosts& costs, double seconds) {
@@ -107,16 +109,16 @@ void add_finalists(std::string& text, const ParallelCosts& costs, const Parallel
   std::vector<const ParallelCandidate*> all;
   for (const ParallelCandidate& grid : answer.grids) all.push_back(&grid);
   if (answer.best_of_all) all.push_back(&*answer.best_of_all);
-  text += fmt::format("\n{:<34}{:>10}{:>9}   by simulation:{:>10}{:>10}{:>15}{:>15}\n", "finalist", "step",
+  text += fmt::format("\n{:<36}{:>12}{:>9}   by simulation:{:>13}{:>13}{:>15}{:>15}\n", "finalist", "step",
                       "", "GPipe", "1F1B", "interleaved 2", "interleaved 4");
   std::string fastest;
   double least = infinite_seconds;
   for (const ParallelCandidate* each : all) {
-    text += fmt::format("{:<34}{:>10}{:>9}                 ", shape_text(*each),
+    text += fmt::format("{:<36}{:>12}{:>9}                 ", shape_text(*each),
                         format_seconds(each->step_seconds), more_text(each->value, answer.best().value));
     for (const NamedStep& step : steps_of(each->simulated)) {
       const bool wide = std::string_view(step.name).starts_with("interleaved");
-      text += fmt::format("{:>{}}", step.seconds ? format_seconds(*step.seconds) : "-", wide ? 15 : 10);
+      text += fmt::format("{:>{}}", step.seconds ? format_seconds(*step.seconds) : "-", wide ? 15 : 13);
       if (!step.seconds || *step.seconds >= least * (1 - 1e-9)) continue;
       least = *step.seconds;
       fastest = fmt::format("{}, {}", shape_text(*each), step.name);
