@@ -99,7 +99,7 @@ TEST(Collectives, PlacesGroupsWhereTheirDevicesAre) {
           if (devices % per_node != 0) continue;
           cluster.devices_per_node = per_node;
           cluster.nodes = devices / per_node;
-          SCOPED_TRACE(testing::Message()
+          SCOPED_TRACE(::testing::Message()
                        << per_node << " a node, " << stages << " stages of " << parts << " x " << split);
           for (const bool tensor : {true, false}) {
             bool was_even = false;

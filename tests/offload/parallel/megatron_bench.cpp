@@ -1,7 +1,8 @@
-// Megatron-LM's published rows beside a formula of two constants, and what the same formula would choose.
+// Prints docs/parallel.md's tables of Megatron-LM's published rows beside the cost models.
+//
+// usage: parallel_megatron FOLDER  (with table1.csv and table2.csv)
 #include <fmt/format.h>
 
-#include <cmath>
 #include <exception>
 
 #include "tests/support/megatron_tables.h"
@@ -9,98 +10,99 @@
 namespace {
 
 using namespace stowage;
-using testing::MegatronConstants;
-using testing::MegatronRow;
+using namespace stowage::testing;
 
-constexpr int devices_of_a_node = 8;
-constexpr double device_bytes = 80e9;
-constexpr double bytes_per_parameter =
-    18;  // two of the weight, four of the gradient, twelve of AdamW's state
+constexpr double a100_memory = 80e9;
 
-// Bytes of the first stage's devices: weights and state; the inputs of its layers, which are rebuilt, for
-// each micro-batch in flight; and all of one layer while it is rebuilt.
-double bytes_of_device(const MegatronRow& row) {
-  const double layers = row.sizes.layers / row.stages;
-  const double parameters =
-      layers * row.sizes.layer_parameters() / row.split + row.sizes.table_parameters() / row.split;
-  const double micro_batches = static_cast<double>(row.batch) / (row.parts() * row.samples);
-  double in_flight = std::min<double>(micro_batches, row.stages);
-  // Of interleaved chunks more are in flight: section 2.2 has 1 + (p - 1) / (p v) times as many.
-  if (row.virtual_stages > 1) in_flight *= 1 + (row.stages - 1.0) / (row.stages * row.virtual_stages);
-  return parameters * bytes_per_parameter +
-         in_flight * layers * kept_bytes(row.sizes, row.samples, row.split, true) +
-         kept_bytes(row.sizes, row.samples, row.split, false);
-}
-
-// The grid of least predicted step that fits, over all of them.
-MegatronRow best_choice(const MegatronRow& row, const MegatronConstants& constants) {
-  MegatronRow best = row;
-  double least = std::numeric_limits<double>::infinity();
-  const int layers = static_cast<int>(row.sizes.layers), heads = static_cast<int>(row.sizes.heads);
-  for (int split = 1; split <= devices_of_a_node; split *= 2) {
-    for (int stages = 1; stages <= layers; ++stages) {
-      if (heads % split != 0 || layers % stages != 0 || row.devices % (split * stages) != 0) continue;
-      for (int samples = 1; samples <= 64; samples *= 2) {
-        for (int chunks = 1; chunks <= layers / stages; ++chunks) {
-          MegatronRow other = row;
-          other.split = split;
-          other.stages = stages;
-          other.samples = samples;
-          other.virtual_stages = chunks;
-          const std::int64_t each = static_cast<std::int64_t>(other.parts()) * samples;
-          if (row.batch % each != 0 || (layers / stages) % chunks != 0) continue;
-          if (chunks > 1 && (stages == 1 || row.batch / each % stages != 0)) continue;
-          if (bytes_of_device(other) > device_bytes) continue;
-          const double seconds = testing::megatron_step_seconds(other, constants);
-          if (seconds >= least) continue;
-          least = seconds;
-          best = other;
-        }
-      }
-    }
-  }
-  return best;
-}
-
-std::string shape(const MegatronRow& row) {
-  return fmt::format("{} x {} x {}, {} samples, {} chunks", row.stages, row.parts(), row.split, row.samples,
-                     row.virtual_stages);
+std::string way_text(const MegatronRow& row, const MegatronWay& way) {
+  return fmt::format("{} | {} | {} | {} | {}", way.stages, parts_of(row, way), way.split, way.micro_samples,
+                     way.virtual_stages);
 }
 
 void print_rows(const std::vector<MegatronRow>& rows, const MegatronConstants& constants) {
+  fmt::print("| model | devices | step published, s | formula, s | TFLOP/s published | formula | ratio |\n");
+  fmt::print("|---|---|---|---|---|---|---|\n");
   for (const MegatronRow& row : rows) {
-    const bool shares = row.model == "ZeRO-3";
-    const double seconds =
-        shares ? testing::zero3_step_seconds(row, constants) : testing::megatron_step_seconds(row, constants);
-    const double predicted = testing::megatron_teraflops(row, seconds);
-    const MegatronRow best = best_choice(row, constants);
-    const double chosen = testing::megatron_teraflops(best, testing::megatron_step_seconds(best, constants));
-    fmt::print("| {} on {} | {} | {:.0f} | {:.1f} | {:+.1f} % | {} | {:.1f} |\n", row.model, row.devices,
-               shape(row), row.teraflops, predicted, 100 * (predicted / row.teraflops - 1), shape(best),
-               chosen);
+    const double seconds = megatron_seconds(row, row.way, constants);
+    const double teraflops = teraflops_of(row, seconds);
+    fmt::print("| {} | {} | {:.2f} | {:.2f} | {:.0f} | {:.1f} | {:.3f} |\n", row.name, row.devices,
+               teraflops_of(row, 1) / row.teraflops, seconds, row.teraflops, teraflops,
+               teraflops / row.teraflops);
   }
+  fmt::print("\n");
+}
+
+void print_choices(const std::vector<MegatronRow>& rows, const MegatronConstants& constants) {
+  fmt::print("| model | devices | | p | d | t | b | v | GB | formula, s | of published |\n");
+  fmt::print("|---|---|---|---|---|---|---|---|---|---|---|\n");
+  for (const MegatronRow& row : rows) {
+    const double published = megatron_seconds(row, row.way, constants);
+    const auto print_way = [&](const char* who, const MegatronWay& way, const char* name, int devices) {
+      const double seconds = megatron_seconds(row, way, constants);
+      fmt::print("| {} | {} | {} | {} | {:.0f} | {:.2f} | {:.3f} |\n", name,
+                 devices > 0 ? std::to_string(devices) : "", who, way_text(row, way),
+                 megatron_bytes(row, way) / 1e9, seconds, seconds / published);
+    };
+    print_way("published", row.way, row.name.c_str(), row.devices);
+    if (const auto best = best_megatron_way(row, constants, a100_memory)) print_way("chosen", *best, "", 0);
+  }
+  fmt::print("\n");
+}
+
+void print_shares(const std::vector<MegatronRow>& rows, const MegatronConstants& constants) {
+  fmt::print(
+      "| model | devices | published | work alone | flat, after the work | flat, beside it | two levels, "
+      "after | two levels, beside |\n");
+  fmt::print("|---|---|---|---|---|---|---|---|\n");
+  for (const MegatronRow& row : rows) {
+    const SharesSeconds seconds = shares_seconds(row, constants);
+    const auto figure = [&](double step) { return teraflops_of(row, step); };
+    fmt::print("| {} | {} | {:.0f} | {:.0f} | {:.0f} | {:.0f} | {:.0f} | {:.0f} |\n", row.name, row.devices,
+               row.teraflops, figure(seconds.compute), figure(seconds.compute + seconds.flat),
+               figure(std::max(seconds.compute, seconds.flat)), figure(seconds.compute + seconds.two_levels),
+               figure(std::max(seconds.compute, seconds.two_levels)));
+  }
+  fmt::print("\n");
+}
+
+void print_links(const std::vector<MegatronRow>& first, const std::vector<MegatronRow>& second) {
+  fmt::print(
+      "| GB/s inside | GB/s between | products | memory | table 1, % | table 2, % "
+      "|\n|---|---|---|---|---|---|\n");
+  for (const double inside : {200e9, 240e9, 300e9}) {
+    for (const double between : {12.5e9, 20e9, 25e9}) {
+      const MegatronLinks links{inside, between};
+      const MegatronConstants constants = fit_megatron({first[0], first[6]}, links);
+      fmt::print("| {:.0f} | {:.1f} | {:.3f} | {:.3f} | {:.1f} | {:.1f} |\n", inside / 1e9, between / 1e9,
+                 constants.products, constants.memory, 100 * largest_miss(first, constants, links),
+                 100 * largest_miss(second, constants, links));
+    }
+  }
+}
+
+void print_tables(const std::string& folder) {
+  const std::vector<MegatronRow> first = read_megatron_table(folder + "/table1.csv");
+  const std::vector<MegatronRow> both = read_megatron_table(folder + "/table2.csv");
+  const std::vector<MegatronRow> second = megatron_rows(both, false);
+  const MegatronConstants constants = fit_megatron({first.at(0), first.at(6)});
+  fmt::print("products {:.4f}, memory {:.4f}\n\n", constants.products, constants.memory);
+  for (const auto& rows : {first, second}) print_rows(rows, constants);
+  for (const auto& rows : {first, second}) print_choices(rows, constants);
+  print_shares(megatron_rows(both, true), constants);
+  print_links(first, second);
 }
 
 }  // namespace
 
 int main(int count, char** arguments) {
   if (count != 2) {
-    fmt::print(stderr, "megatron_bench FOLDER: the folder of table1.csv and table2.csv\n");
+    fmt::print(stderr, "usage: {} FOLDER  (with table1.csv and table2.csv)\n", arguments[0]);
     return 2;
   }
   try {
-    const std::string folder = arguments[1];
-    const auto first = testing::read_megatron_table(folder + "/table1.csv");
-    const auto second = testing::read_megatron_table(folder + "/table2.csv");
-    const MegatronConstants constants = testing::fit_megatron({first[0], first[6]});
-    fmt::print("products {:.4f}, memory {:.4f} of an A100's rates\n\n", constants.products, constants.memory);
-    fmt::print(
-        "| row | stages x parts x split | published | formula | | the formula's choice | its figure "
-        "|\n|---|---|---|---|---|---|---|\n");
-    print_rows(first, constants);
-    print_rows(second, constants);
+    print_tables(arguments[1]);
   } catch (const std::exception& error) {
-    fmt::print(stderr, "megatron_bench: {}\n", error.what());
+    fmt::print(stderr, "{}\n", error.what());
     return 2;
   }
 }
