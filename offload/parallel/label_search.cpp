@@ -262,7 +262,7 @@ class LabelSearch {
 }  // namespace
 
 FrontBounds::FrontBounds(StageCosts& costs, const SearchQuestion& question, const std::vector<int>& layouts,
-                         int unit)
+                         int unit, const std::function<bool(std::uint64_t)>& go_on)
     : width_(question.devices / unit + 1) {
   const int layers = costs.layers();
   const std::size_t width = static_cast<std::size_t>(width_);
@@ -277,6 +277,10 @@ FrontBounds::FrontBounds(StageCosts& costs, const SearchQuestion& question, cons
       for (const int layout : layouts) {
         const StageOption best = costs.best_case(first, last, layout);
         if (best.way == infinite_seconds) continue;
+        if (!go_on(width)) {
+          *this = {};
+          return;
+        }
         const std::size_t taken =
             static_cast<std::size_t>(costs.layouts()[static_cast<std::size_t>(layout)].devices / unit);
         const std::size_t from = static_cast<std::size_t>(first) * width,
@@ -325,7 +329,9 @@ SearchSpace::SearchSpace(StageCosts& costs, const SearchQuestion& question, bool
                     costs.layers(), question.devices, cells, most_cells));
   }
   before_ = costs.work();
-  if (bounds) front = FrontBounds(costs, question, layouts, unit);
+  if (bounds)
+    front = FrontBounds(costs, question, layouts, unit,
+                        [this](std::uint64_t combinations) { return go_on(combinations); });
 }
 
 int SearchSpace::units_of(int layout) const {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <vector>
 
@@ -18,7 +19,9 @@ inline constexpr double equal_seconds = 1e-14;
 class FrontBounds {
  public:
   FrontBounds() = default;  // bounds of 0
-  FrontBounds(StageCosts& costs, const SearchQuestion& question, const std::vector<int>& layouts, int unit);
+  // `go_on` counts the work; if it returns false, the bounds are 0.
+  FrontBounds(StageCosts& costs, const SearchQuestion& question, const std::vector<int>& layouts, int unit,
+              const std::function<bool(std::uint64_t)>& go_on);
 
   // Returns the shortest way and the least largest pace; infinite where the layers have no stages at all.
   double way(int layers, int units) const { return at(ways_, layers, units); }

@@ -38,20 +38,33 @@ struct GridShape {
   double bound = 0;
 };
 
-std::vector<GridShape> grid_shapes(StageCosts& costs, const SearchQuestion& question) {
+// Shapes by rising bound. Empty if the search ended meanwhile.
+std::vector<GridShape> grid_shapes(StageCosts& costs, const SearchQuestion& question, GridsAnswer& answer) {
   std::vector<GridShape> shapes;
   for (std::size_t layout = 0; layout < costs.layouts().size(); ++layout) {
     const StageLayout of = costs.layouts()[layout];
-    if (of.mixed) continue;
     const int most = std::min(costs.layers(), question.devices / of.devices);
+    if (of.mixed || most < 1) continue;
+    SearchQuestion all = question;
+    all.layouts = {static_cast<int>(layout)};
+    all.devices = most * of.devices;
+    all.use_all_devices = true;
+    all.most_work = question.most_work - std::min(question.most_work, answer.work);
+    const SearchSpace space(costs, all, true);  // its bounds are those of each number of stages
+    answer.work += space.work();
+    answer.stopped = space.stopped();
+    if (space.ended()) {
+      answer.proven = false;
+      return {};
+    }
     for (int stages = 1; stages <= most; ++stages) {
       if (question.use_all_devices && stages * of.devices != question.devices) continue;
-      GridShape shape{static_cast<int>(layout), stages, question, 0};
-      shape.question.layouts = {shape.layout};
+      const double way = space.front.way(costs.layers(), stages);
+      if (way == infinite_seconds) continue;
+      GridShape shape{static_cast<int>(layout), stages, all,
+                      question.value(way, space.front.pace(costs.layers(), stages), 0)};
       shape.question.devices = stages * of.devices;
-      shape.question.use_all_devices = true;
-      shape.bound = SearchSpace(costs, shape.question, true).bound();
-      if (shape.bound < infinite_seconds) shapes.push_back(std::move(shape));
+      shapes.push_back(std::move(shape));
     }
   }
   std::stable_sort(shapes.begin(), shapes.end(),
@@ -85,7 +98,7 @@ SearchAnswer search_as_printed(StageCosts& costs, const SearchQuestion& question
 
 GridsAnswer search_grids(StageCosts& costs, const SearchQuestion& question, std::size_t most) {
   GridsAnswer grids;
-  for (GridShape& shape : grid_shapes(costs, question)) {
+  for (GridShape& shape : grid_shapes(costs, question, grids)) {
     // The last of the best so far, which another grid has to beat.
     const double last =
         grids.grids.size() < most ? question.below : shape.question.value(*grids.grids.back().answer.best);
