@@ -32,7 +32,7 @@ enum class PipelineOrder : std::uint8_t {
 enum class InFlight : std::uint8_t {
   stages,  // as many as there are stages from s on
   parts,   // the parts of all stages from s on, divided by its own parts and rounded up: groups of a stage
-           // take whole micro-batches in turn (Tarnawski et al., Piper, NeurIPS 2021, section 4)
+           // take whole micro-batches in turn (Tarnawski et al., Piper, NeurIPS 2021)
 };
 // What a stage does while it sends.
 enum class Sending : std::uint8_t {

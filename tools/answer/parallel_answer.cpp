@@ -122,8 +122,11 @@ class ParallelSearches {
   }
 
   void add_simpler_searches() {
-    const auto add = [&](const char* name, const SearchAnswer& found) {
+    // A search that ended early says nothing of what it would find.
+    const auto add = [&](const char* name, const SearchQuestion& question, const SearchAnswer& found) {
       answer_.work += found.work;
+      answer_.stopped = answer_.stopped || found.stopped;
+      if (found.stopped || found.work > question.most_work) return;
       std::optional<double> seconds;
       if (found.best) seconds = found.best->step_seconds(costs_.micro_batches);
       answer_.simpler.push_back({name, seconds});
@@ -133,11 +136,11 @@ class ParallelSearches {
     StageTable printed(all_in_flight);
     SearchQuestion step = limited(question_);
     step.objective = ParallelObjective::step;
-    add("as printed", search_as_printed(printed, step));
-    add("as printed, with the stages behind", search_as_printed(table_, step));
+    add("as printed", step, search_as_printed(printed, step));
+    add("as printed, with the stages behind", step, search_as_printed(table_, step));
     SearchQuestion largest = limited(question_);
     largest.objective = ParallelObjective::largest_stage;
-    add("least largest stage", search_pipeline(table_, largest));
+    add("least largest stage", largest, search_pipeline(table_, largest));
   }
 };
 
@@ -168,6 +171,7 @@ PipelineQuestion simulation_of(const ParallelCosts& costs, const ParallelCandida
 }
 
 std::string refusal(const ParallelCosts& costs, const ParallelAnswer& answer) {
+  if (answer.stopped) return "the search was stopped before it found a pipeline";
   if (!answer.proven) return "the search ended before it found a pipeline; give it a higher --limit";
   if (!answer.least) {
     return fmt::format(

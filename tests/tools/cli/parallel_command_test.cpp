@@ -5,7 +5,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include <limits>
 #include <map>
+#include <utility>
 
 #include "offload/parallel/costs.h"
 #include "stowage/error.h"
@@ -96,10 +98,12 @@ TEST(ParallelCommand, NamesWhatWouldDoWhereNothingFits) {
   command.memory = 100;
   const Asked asked = ask(four_layers(), command);
   EXPECT_EQ(asked.code, 2);
-  // The last of four stages needs 150 bytes, the first 300; two layers in a stage of two parts 250 to 300.
+  // The first of four stages has one layer, and four micro-batches in flight.
   EXPECT_THAT(
       asked.output,
-      HasSubstr("no pipeline fits in 100 B of each device; the least that would do is 300 B (300 bytes)"));
+      HasSubstr(
+          "no pipeline fits in 100 B of each device; the least that would do is 250 B (250 bytes), which "
+          "layers block.0 to block.0 need on 1 devices"));
   const Json answer = ask_json(four_layers(), command);
   EXPECT_FALSE(answer["feasible"]);
   command.memory = Bytes{answer["least_memory"]["bytes"]};
@@ -133,13 +137,23 @@ TEST(ParallelCommand, StopsWithTheBestSoFar) {
   costs["devices"] = 64;
   costs["memory_bytes"] = 2000;
   ParallelCommand command;
-  command.stop = [] { return true; };
+  int asked_to_stop = 0, stops_at = std::numeric_limits<int>::max();
+  command.stop = [&] { return ++asked_to_stop >= stops_at; };
+  const std::string whole = ask(costs, command).output;
+  EXPECT_THAT(whole, HasSubstr("proven"));
+  ASSERT_GT(asked_to_stop, 20);
+  stops_at = std::exchange(asked_to_stop, 0) / 3;
   const Asked stopped = ask(costs, command);
   EXPECT_EQ(stopped.code, 130);
-  EXPECT_THAT(stopped.output, HasSubstr("stopped"));
+  EXPECT_THAT(stopped.output, HasSubstr("stopped after"));
+  EXPECT_THAT(stopped.output, HasSubstr("x 1 split: "));
+  asked_to_stop = 0;
+  stops_at = 1;
+  EXPECT_THAT(ask(costs, command).output, HasSubstr("the search was stopped before it found a pipeline"));
   ParallelCommand limited;
-  limited.most_work = 50'000;
+  limited.most_work = std::uint64_t{ask_json(costs)["work"]} / 2;
   const Asked early = ask(costs, limited);
+  EXPECT_EQ(early.code, 0);
   EXPECT_THAT(early.output, HasSubstr("ended by its limit"));
   EXPECT_EQ(early.output, ask(costs, limited).output);
   EXPECT_THAT(early.output, Not(HasSubstr("proven")));
