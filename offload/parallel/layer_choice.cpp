@@ -47,12 +47,12 @@ class GroupedQuestion {
       }
     }
     count_ = static_cast<int>(numbers.size());
-    lost_.assign(static_cast<std::size_t>((count_ + 1) * count_), 0.0);
+    lost_.assign((static_cast<std::size_t>(count_) + 1) * static_cast<std::size_t>(count_), 0.0);
     if (count_ < 2) return;
     for (int from = 0; from < count_; ++from) {
       for (int to = 0; to < count_; ++to)
-        lost_[static_cast<std::size_t>(from * count_ + to)] = question.change_seconds(
-            originals_[static_cast<std::size_t>(from)], originals_[static_cast<std::size_t>(to)]);
+        lost_[place(from, to)] = question.change_seconds(originals_[static_cast<std::size_t>(from)],
+                                                         originals_[static_cast<std::size_t>(to)]);
     }
   }
 
@@ -61,13 +61,17 @@ class GroupedQuestion {
   int count() const { return count_; }
   int group(std::size_t layer, std::size_t option) const { return groups_[layer][option]; }
   // Returns the seconds lost between neighbours; `from` may be count(): there is no layer before.
-  double lost(int from, int to) const { return lost_[static_cast<std::size_t>(from * count_ + to)]; }
+  double lost(int from, int to) const { return lost_[place(from, to)]; }
 
  private:
   std::vector<std::vector<int>> groups_;  // of each layer's options
   std::vector<int> originals_;
   int count_ = 0;
   std::vector<double> lost_;
+
+  std::size_t place(int from, int to) const {
+    return static_cast<std::size_t>(from) * static_cast<std::size_t>(count_) + static_cast<std::size_t>(to);
+  }
 };
 
 // For the layers from each one on, behind a layer of each group: the least sum of a criterion and of `price`

@@ -12,17 +12,22 @@ struct StageTimes {
   double backward_seconds = 0;
 };
 
-// The way from one stage (or chunk) to the next one, in both directions.
+// The way from one stage (or chunk) to the next one, in both directions. All that one stage sends to another
+// goes over one link, from whichever chunk to whichever.
 struct StageLink {
-  double latency_seconds =
-      0;  // between the end of a stage's work and the next one's beginning, any number at once
-  double busy_seconds = 0;  // more of it, for which the link carries nothing else in that direction
+  // Between the end of a stage's work and the next one's beginning, for any number of sends at once.
+  double latency_seconds = 0;
+  // More of it, for which the link carries nothing else in that direction. Sends wait in the order in which
+  // they were made.
+  double busy_seconds = 0;
 };
 
 enum class PipelineSchedule : std::uint8_t {
   gpipe,        // all forwards, then all backwards (Huang et al., GPipe, NeurIPS 2019)
   one_f_one_b,  // as few micro-batches in flight as can be (Narayanan et al., PipeDream-Flush, ICML 2021)
-  interleaved,  // the same with several chunks for each stage (Narayanan et al., SC 2021, section 2.2)
+  // The same with several chunks for each stage (Narayanan et al., SC 2021, section 2.2). With one chunk it
+  // is `one_f_one_b`.
+  interleaved,
 };
 
 // What a stage does, in the order in which it does it.
@@ -54,9 +59,9 @@ struct PipelineQuestion {
   bool keep_events = false;
 };
 
-// Requires times and links that are finite and not negative. Throws InvalidInput for counts that are not
-// positive, for sizes that do not match, for interleaving whose micro-batches the stages do not divide, and
-// for more than most_pipeline_events events.
+// Throws InvalidInput for counts that are not positive, for sizes that do not match, for times that are
+// negative, not finite or too large to be added, for virtual stages whose micro-batches the stages do not
+// divide, and for more than most_pipeline_events events. Takes time linear in the number of events.
 PipelineRun simulate_pipeline(const PipelineQuestion& question);
 
 inline constexpr std::int64_t most_pipeline_events = std::int64_t{1} << 24;

@@ -80,12 +80,32 @@ class ParallelSearches {
     return candidate;
   }
 
+  // Returns whether every stage has room for all micro-batches at once, as GPipe has them in flight.
+  bool fits_gpipe(const ParallelCandidate& candidate) const {
+    if (costs_.memory == unlimited) return true;
+    for (std::size_t s = 0; s < candidate.stages.size(); ++s) {
+      const PlacedStage& stage = candidate.pipeline.stages[s];
+      const StageDetail& detail = candidate.stages[s];
+      double bytes = static_cast<double>(detail.bytes);
+      for (int layer = stage.first; layer < stage.last; ++layer) {
+        const int variant = detail.variants[static_cast<std::size_t>(layer - stage.first)];
+        const LayerVariant& of =
+            costs_.layers[static_cast<std::size_t>(layer)].variants[static_cast<std::size_t>(variant)];
+        bytes += static_cast<double>(of.bytes_in_flight) *
+                 static_cast<double>(costs_.micro_batches - detail.in_flight);
+      }
+      if (bytes > static_cast<double>(costs_.memory)) return false;
+    }
+    return true;
+  }
+
   void simulate(ParallelCandidate& candidate) {
     const PipelineQuestion question = simulation_of(costs_, candidate);
     const double tail = candidate.pipeline.tail;
-    candidate.simulated.gpipe = simulated_seconds(question, PipelineSchedule::gpipe, tail);
+    if (fits_gpipe(candidate))
+      candidate.simulated.gpipe = simulated_seconds(question, PipelineSchedule::gpipe, tail);
     candidate.simulated.one_f_one_b = simulated_seconds(question, PipelineSchedule::one_f_one_b, tail);
-    if (candidate.simulated.gpipe) {
+    if (candidate.simulated.one_f_one_b) {
       const PipelineRun run = simulate_pipeline(question);
       for (const double busy : run.busy_seconds)
         candidate.bubbles.push_back(run.seconds > 0 ? 1 - busy / run.seconds : 0);

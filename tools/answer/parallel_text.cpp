@@ -16,7 +16,7 @@ const ParallelLayer& layer_of(const ParallelCosts& costs, int layer) {
 }
 
 std::string layers_text(const ParallelCosts& costs, const PlacedStage& stage) {
-  const std::string first = printable(layer_of(costs, stage.first).name);
+  std::string first = printable(layer_of(costs, stage.first).name);
   if (stage.last - stage.first == 1) return first;
   return fmt::format("{} .. {}", first, printable(layer_of(costs, stage.last - 1).name));
 }

@@ -4,8 +4,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
+#include <optional>
 #include <random>
+#include <string>
+#include <tuple>
+#include <vector>
 
 #include "tests/support/draws.h"
 #include "tests/support/expect_refused.h"
@@ -29,63 +34,69 @@ PipelineQuestion random_pipeline(std::mt19937_64& random, PipelineSchedule sched
   return question;
 }
 
-double sum(const PipelineQuestion& question, double StageTimes::*of) {
-  double sum = 0;
-  for (const StageTimes& times : question.times) sum += times.*of;
-  return sum;
-}
-double most(const PipelineQuestion& question, double StageTimes::*of) {
-  double most = 0;
-  for (const StageTimes& times : question.times) most = std::max(most, times.*of);
-  return most;
+using ChunkPass = std::tuple<bool, int, std::int64_t>;  // backward, number of the chunk, micro-batch
+
+// Returns what reads the output of an event; nullopt: the first chunk's backward has no reader.
+std::optional<ChunkPass> reader_of(const ChunkPass& pass, int chunks) {
+  const auto& [backward, number, micro_batch] = pass;
+  if (!backward && number + 1 == chunks) return ChunkPass{true, number, micro_batch};
+  if (backward && number == 0) return {};
+  return ChunkPass{backward, number + (backward ? -1 : 1), micro_batch};
 }
 
-// Walks the events by the rules alone: what a stage may begin with, when, and how many things it or a link
-// does.
+// Returns when each chunk has what it needs, computed from the ends of the events alone.
+std::map<ChunkPass, double> arrivals_of(const PipelineQuestion& question, const PipelineRun& run) {
+  const int chunks = static_cast<int>(question.times.size());
+  const int stages = chunks / question.virtual_stages;
+  std::map<ChunkPass, double> arrivals;
+  for (std::int64_t i = 0; i < question.micro_batches; ++i) arrivals[{false, 0, i}] = 0;
+  std::map<std::pair<int, int>, double> link_free;  // by sender, and whether to the next stage or the last
+  for (const PipelineEvent& event : run.events) {
+    const ChunkPass pass{event.backward, event.chunk * stages + event.stage, event.micro_batch};
+    const std::optional<ChunkPass> reader = reader_of(pass, chunks);
+    if (!reader) continue;
+    const int from = std::get<1>(pass), to = std::get<1>(*reader);
+    double arrival = event.end_seconds;
+    if (from != to && !question.links.empty()) {
+      const StageLink& link = question.links[static_cast<std::size_t>(std::min(from, to))];
+      // Between two stages there is one way, forward and back from chunk to chunk.
+      double& free = link_free[{event.stage, stages == 2 ? 1 : to - from}];
+      free = std::max(free, event.end_seconds) + link.busy_seconds;
+      arrival = free + link.latency_seconds;
+    }
+    arrivals[*reader] = arrival;
+  }
+  return arrivals;
+}
+
+// Walks the events by the rules alone: each chunk takes each micro-batch forward and back once, a stage does
+// one thing at a time, and begins it as soon as it is free and has what it needs.
 void expect_consistent(const PipelineQuestion& question, const PipelineRun& run) {
   const int stages = static_cast<int>(question.times.size()) / question.virtual_stages;
-  const int chunks = static_cast<int>(question.times.size());
-  std::map<std::tuple<bool, int, std::int64_t>, PipelineEvent>
-      done;  // by direction, number of the chunk, micro-batch
-  std::map<int, double> free;
-  std::map<int, std::int64_t> flying, most_flying;
+  const std::map<ChunkPass, double> arrivals = arrivals_of(question, run);
+  std::map<ChunkPass, PipelineEvent> done;
+  std::vector<double> free(static_cast<std::size_t>(stages), 0), busy = free;
+  std::vector<std::int64_t> flying(static_cast<std::size_t>(stages), 0), most_flying = flying;
+  double last = 0;
   for (const PipelineEvent& event : run.events) {
-    const int number = event.chunk * stages + event.stage;
-    EXPECT_TRUE(done.try_emplace({event.backward, number, event.micro_batch}, event).second);
-    EXPECT_GE(event.begin_seconds, free[event.stage]);
-    free[event.stage] = event.end_seconds;
-    const StageTimes& times = question.times[static_cast<std::size_t>(number)];
-    EXPECT_NEAR(event.end_seconds - event.begin_seconds,
-                event.backward ? times.backward_seconds : times.forward_seconds, 1e-9);
-    flying[event.stage] += event.backward ? -1 : 1;
-    most_flying[event.stage] = std::max(most_flying[event.stage], flying[event.stage]);
+    const std::size_t s = static_cast<std::size_t>(event.stage);
+    const ChunkPass pass{event.backward, event.chunk * stages + event.stage, event.micro_batch};
+    EXPECT_TRUE(done.try_emplace(pass, event).second);
+    const StageTimes& times = question.times[static_cast<std::size_t>(std::get<1>(pass))];
+    const double seconds = event.backward ? times.backward_seconds : times.forward_seconds;
+    ASSERT_TRUE(arrivals.contains(pass));
+    EXPECT_NEAR(event.begin_seconds, std::max(free[s], arrivals.at(pass)), 1e-9);
+    EXPECT_NEAR(event.end_seconds - event.begin_seconds, seconds, 1e-9);
+    free[s] = event.end_seconds;
+    busy[s] += seconds;
+    last = std::max(last, event.end_seconds);
+    flying[s] += event.backward ? -1 : 1;
+    most_flying[s] = std::max(most_flying[s], flying[s]);
   }
-  ASSERT_EQ(done.size(), 2 * question.times.size() * static_cast<std::size_t>(question.micro_batches));
-  for (int stage = 0; stage < stages; ++stage)
-    EXPECT_EQ(run.in_flight[static_cast<std::size_t>(stage)], most_flying[stage]);
-  // Sends by link and direction: the seconds for which each has it.
-  std::map<std::pair<bool, int>, std::vector<std::pair<double, double>>> busy;
-  for (const auto& [key, event] : done) {
-    const auto& [backward, number, micro_batch] = key;
-    if (backward) {
-      EXPECT_GE(event.begin_seconds, done.at({false, number, micro_batch}).end_seconds);
-    }
-    const int maker = backward ? number + 1 : number - 1;
-    if (maker < 0 || maker == chunks) continue;
-    const StageLink link = question.links.empty()
-                               ? StageLink{}
-                               : question.links[static_cast<std::size_t>(std::min(maker, number))];
-    const PipelineEvent& made = done.at({backward, maker, micro_batch});
-    EXPECT_GE(event.begin_seconds, made.end_seconds + link.busy_seconds + link.latency_seconds - 1e-9);
-    busy[{backward, maker % stages}].push_back({made.end_seconds, link.busy_seconds});
-  }
-  // What leaves a link last cannot have left before all of the link's work since any beginning was done.
-  for (auto& [link, sends] : busy) {
-    std::sort(sends.begin(), sends.end());
-    double free_at = 0;
-    for (const auto& [made, seconds] : sends) free_at = std::max(free_at, made) + seconds;
-    EXPECT_LE(free_at, run.seconds + 1e-9);
-  }
+  EXPECT_EQ(done.size(), 2 * question.times.size() * static_cast<std::size_t>(question.micro_batches));
+  EXPECT_EQ(run.in_flight, most_flying);
+  EXPECT_EQ(run.seconds, last);
+  for (std::size_t s = 0; s < busy.size(); ++s) EXPECT_NEAR(run.busy_seconds[s], busy[s], 1e-9);
 }
 
 TEST(Pipeline, TwoStagesAndTwoMicroBatchesByHand) {
@@ -110,29 +121,68 @@ TEST(Pipeline, TwoStagesAndTwoMicroBatchesByHand) {
   }
 }
 
-TEST(Pipeline, GPipeTakesItsFormulaForAnyStagesAndAnyTransfer) {
+TEST(Pipeline, TwoStagesWithABusyLinkByHand) {
+  // Latency 0.5, busy 2: the second send waits for the first one. 1F1B:
+  // stage 0   F0 0-1   F1 1-2                                      B0 8-9           B1 10-11
+  // forth        0: 1-3, 3.5   1: 3-5, 5.5
+  // stage 1                   F0 3.5-4.5   B0 4.5-5.5   F1 5.5-6.5   B1 6.5-7.5
+  // back                                        0: 5.5-7.5, 8   1: 7.5-9.5, 10
+  PipelineQuestion question{.micro_batches = 2, .times = {{1, 1}, {1, 1}}, .links = {{0.5, 2}}};
+  EXPECT_EQ(simulate_pipeline(question).seconds, 11);
+  // GPipe: both backwards come behind F1, 6.5-7.5 and 7.5-8.5; they are back at 10 and 12.
+  question.schedule = PipelineSchedule::gpipe;
+  EXPECT_EQ(simulate_pipeline(question).seconds, 13);
+}
+
+TEST(Pipeline, TwoStagesOfTwoChunksByHand) {
+  // Capitals are forwards, A and B the first and the second chunk of a stage. All take 1 s.
+  //           0  1  2  3  4  5  6  7  8  9
+  // stage 0   A0 A1 B0 B1 .. b0 .. b1 a0 a1
+  // stage 1   .. A0 A1 B0 b0 B1 b1 a0 a1 ..
+  const PipelineQuestion question{.schedule = PipelineSchedule::interleaved,
+                                  .virtual_stages = 2,
+                                  .micro_batches = 2,
+                                  .times = {{1, 1}, {1, 1}, {1, 1}, {1, 1}},
+                                  .keep_events = true};
+  const PipelineRun run = simulate_pipeline(question);
+  std::vector<std::string> drawn(2, std::string(10, '.'));
+  for (const PipelineEvent& event : run.events) {
+    const char* names = event.backward ? "ab" : "AB";
+    drawn[static_cast<std::size_t>(event.stage)][static_cast<std::size_t>(event.begin_seconds)] =
+        names[event.chunk];
+  }
+  EXPECT_EQ(drawn, (std::vector<std::string>{"AABB.b.baa", ".AABbBbaa."}));
+  EXPECT_EQ(run.seconds, 10);
+  EXPECT_EQ(run.in_flight, (std::vector<std::int64_t>{4, 3}));
+}
+
+// Returns Σ + (M-1) * max of one direction: of the stages, and of links that are machines of the flow, too.
+double flow_seconds(const PipelineQuestion& question, double StageTimes::*of) {
+  double sum = 0, most = 0;
+  for (const StageTimes& times : question.times) {
+    sum += times.*of;
+    most = std::max(most, times.*of);
+  }
+  for (const StageLink& link : question.links) {
+    sum += link.latency_seconds + link.busy_seconds;
+    most = std::max(most, link.busy_seconds);
+  }
+  return sum + static_cast<double>(question.micro_batches - 1) * most;
+}
+
+TEST(Pipeline, GPipeTakesItsFormulaForAnyStagesAndLinks) {
   std::mt19937_64 random(31);
   for (int draw = 0; draw < testing::draws(2000, 200); ++draw) {
     PipelineQuestion question = random_pipeline(random, PipelineSchedule::gpipe);
-    const double stages = static_cast<double>(question.times.size());
-    const double waits = static_cast<double>(question.micro_batches - 1);
-    const double latency = between(random, 0, 3);
-    question.links.assign(question.times.size() - 1, {latency, 0});
-    const double formula = sum(question, &StageTimes::forward_seconds) +
-                           waits * most(question, &StageTimes::forward_seconds) +
-                           sum(question, &StageTimes::backward_seconds) +
-                           waits * most(question, &StageTimes::backward_seconds) + 2 * (stages - 1) * latency;
-    EXPECT_NEAR(simulate_pipeline(question).seconds, formula, 1e-9 * formula);
-    // A link that is busy while it sends is one more stage of the flow.
-    const double busy = between(random, 0, 3);
-    question.links.assign(question.times.size() - 1, {0, busy});
-    const double slowest = question.links.empty() ? 0 : busy;
-    const double with_links = sum(question, &StageTimes::forward_seconds) +
-                              waits * std::max(slowest, most(question, &StageTimes::forward_seconds)) +
-                              sum(question, &StageTimes::backward_seconds) +
-                              waits * std::max(slowest, most(question, &StageTimes::backward_seconds)) +
-                              2 * (stages - 1) * busy;
-    EXPECT_NEAR(simulate_pipeline(question).seconds, with_links, 1e-9 * with_links);
+    const auto expect_formula = [&] {
+      const double formula = flow_seconds(question, &StageTimes::forward_seconds) +
+                             flow_seconds(question, &StageTimes::backward_seconds);
+      EXPECT_NEAR(simulate_pipeline(question).seconds, formula, 1e-9 * formula);
+    };
+    question.links.assign(question.times.size() - 1, {between(random, 0, 3), 0});
+    expect_formula();
+    for (StageLink& link : question.links) link = {between(random, 0, 3), between(random, 0, 3)};
+    expect_formula();
   }
 }
 
@@ -156,7 +206,7 @@ TEST(Pipeline, InterleavingDividesTheBubbleByTheVirtualStages) {
                                   .virtual_stages = virtual_stages};
         question.micro_batches = stages * rounds;
         const double forward = 1.5, backward = 2.5;
-        question.times.assign(static_cast<std::size_t>(stages * virtual_stages),
+        question.times.assign(static_cast<std::size_t>(stages) * static_cast<std::size_t>(virtual_stages),
                               {forward / virtual_stages, backward / virtual_stages});
         const double work = static_cast<double>(question.micro_batches) * (forward + backward);
         const double bubble = (stages - 1.0) / (virtual_stages * static_cast<double>(question.micro_batches));
@@ -179,6 +229,28 @@ TEST(Pipeline, KeepsAsManyMicroBatchesInFlightAsTheScheduleSays) {
       EXPECT_EQ(one.in_flight[static_cast<std::size_t>(stage)],
                 std::min(question.micro_batches, stages - stage));
       EXPECT_EQ(all.in_flight[static_cast<std::size_t>(stage)], question.micro_batches);
+    }
+  }
+}
+
+TEST(Pipeline, InterleavedStagesKeepTheirWarmUpAndOneMoreInFlight) {
+  for (const int virtual_stages : {2, 3, 4}) {
+    for (const int stages : {1, 2, 3, 4, 8}) {
+      for (const int rounds : {1, 2, 3}) {
+        PipelineQuestion question{.schedule = PipelineSchedule::interleaved,
+                                  .virtual_stages = virtual_stages,
+                                  .micro_batches = stages * rounds,
+                                  .keep_events = true};
+        question.times.assign(static_cast<std::size_t>(stages) * static_cast<std::size_t>(virtual_stages),
+                              {1, 2});
+        const PipelineRun run = simulate_pipeline(question);
+        expect_consistent(question, run);
+        for (int stage = 0; stage < stages; ++stage) {
+          const std::int64_t warm_up = 2 * (stages - stage - 1) + (virtual_stages - 1) * stages;
+          EXPECT_EQ(run.in_flight[static_cast<std::size_t>(stage)],
+                    std::min(warm_up + 1, question.micro_batches * virtual_stages));
+        }
+      }
     }
   }
 }
@@ -208,14 +280,22 @@ TEST(Pipeline, RefusesWhatIsNoPipeline) {
   };
   simulate_pipeline(good);
   refused([](PipelineQuestion& q) { q.micro_batches = 0; }, "0 micro-batches");
+  refused([](PipelineQuestion& q) { q.micro_batches = -4; }, "-4 micro-batches");
   refused([](PipelineQuestion& q) { q.virtual_stages = 0; }, "0 virtual stages");
   refused([](PipelineQuestion& q) { q.times.clear(); }, "0 times");
   refused([](PipelineQuestion& q) { q.links.resize(2); }, "2 links between 2 stages");
   refused([](PipelineQuestion& q) { q.virtual_stages = 2; }, "belong to the interleaved schedule");
-  refused([](PipelineQuestion& q) { q.micro_batches = std::int64_t{1} << 62; }, "events are simulated");
-  refused([](PipelineQuestion& q) { q.times[1].forward_seconds = -1; }, "a stage's time");
-  refused([](PipelineQuestion& q) { q.times[1].backward_seconds = std::nan(""); }, "a stage's time");
-  refused([](PipelineQuestion& q) { q.links = {{INFINITY, 0}}; }, "a link's time");
+  refused([](PipelineQuestion& q) { q.virtual_stages = std::numeric_limits<int>::max(); },
+          "2 times for 2147483647 virtual stages");
+  for (const std::int64_t micro_batches :
+       {most_pipeline_events / 4 + 1, std::int64_t{1} << 62, std::numeric_limits<std::int64_t>::max()})
+    refused([&](PipelineQuestion& q) { q.micro_batches = micro_batches; }, "16777216 events are simulated");
+  refused([](PipelineQuestion& q) { q.times[1].forward_seconds = -1; }, "times[1].forward_seconds is -1");
+  refused([](PipelineQuestion& q) { q.times[0].backward_seconds = std::nan(""); },
+          "times[0].backward_seconds is nan");
+  refused([](PipelineQuestion& q) { q.links = {{INFINITY, 0}}; }, "links[0].latency_seconds is inf");
+  refused([](PipelineQuestion& q) { q.links = {{0, -1e-9}}; }, "links[0].busy_seconds is -1e-09");
+  refused([](PipelineQuestion& q) { q.times[0].forward_seconds = 1e308; }, "give smaller ones");
   refused(
       [](PipelineQuestion& q) {
         q.schedule = PipelineSchedule::interleaved;

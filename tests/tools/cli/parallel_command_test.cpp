@@ -69,6 +69,13 @@ TEST(ParallelCommand, FindsTheGridThatIsBestByHand) {
   // Four chunks of one layer: (2 - 1) / (2 * 4) of the work of 12 s is idle.
   EXPECT_DOUBLE_EQ(best["simulated_seconds"]["interleaved_2"], 12 + 1.5 + 0.25);
   EXPECT_TRUE(best["simulated_seconds"]["interleaved_4"].is_null());
+  EXPECT_DOUBLE_EQ(best["simulated_seconds"]["gpipe"], 15.5);
+  // Both stages have 200 bytes and 50 for each micro-batch in flight, of which GPipe has four.
+  ParallelCommand tight;
+  tight.memory = 399;
+  const Json in_less = ask_json(four_layers(), tight);
+  EXPECT_DOUBLE_EQ(in_less["grids"][0]["simulated_seconds"]["1f1b"], 15.5);
+  EXPECT_TRUE(in_less["grids"][0]["simulated_seconds"]["gpipe"].is_null());
 }
 
 TEST(ParallelCommand, SaysItInLines) {
