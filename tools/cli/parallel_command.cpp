@@ -7,6 +7,7 @@
 #include "src/base/output_file.h"
 #include "stowage/error.h"
 #include "tools/answer/parallel_answer.h"
+#include "tools/answer/parallel_trace.h"
 #include "tools/cli/files.h"
 #include "tools/console/interrupt.h"
 #include "tools/console/text.h"
@@ -19,11 +20,11 @@ constexpr std::uintmax_t largest_costs = 256 << 20;
 ParallelCosts costs_of(const ParallelCommand& command) {
   const std::string text = read_file(command.costs_file, largest_costs, "costs of layers (docs/parallel.md)");
   ParallelCosts costs =
-      with_prefix(command.costs_file + ": ", [&] { return parallel_costs_from_json(text); });
+      with_prefix(fmt::format("'{}': ", command.costs_file), [&] { return parallel_costs_from_json(text); });
   if (command.devices) costs.devices = *command.devices;
   if (command.memory) costs.memory = *command.memory;
   if (command.objective) costs.objective = *command.objective;
-  with_prefix(command.costs_file + ": ", [&] {
+  with_prefix(fmt::format("'{}': ", command.costs_file), [&] {
     check_costs(costs);
     return 0;
   });
@@ -66,10 +67,10 @@ CLI::App* add_parallel(CLI::App& app, RawParallelOptions& raw) {
 
 ParallelCommand parse(const RawParallelOptions& raw) {
   ParallelCommand command = raw.command;
-  if (raw.devices < 0 || raw.devices > most_parallel_devices)
-    throw InvalidInput(fmt::format("--devices: {} is no number of devices; give 1 to {}", raw.devices,
+  command.devices = raw.devices;
+  if (raw.devices && (*raw.devices < 1 || *raw.devices > most_parallel_devices))
+    throw InvalidInput(fmt::format("--devices: {} is no number of devices; give 1 to {}", *raw.devices,
                                    most_parallel_devices));
-  if (raw.devices > 0) command.devices = raw.devices;
   if (!raw.memory.empty())
     command.memory = with_prefix("--memory: ", [&] { return parse_limit(raw.memory); });
   if (command.memory == Bytes{0})
@@ -80,7 +81,6 @@ ParallelCommand parse(const RawParallelOptions& raw) {
     throw InvalidInput(fmt::format("--objective: \"{}\" is none; give step or largest-stage", raw.objective));
   if (command.most_work == 0)
     throw InvalidInput("--limit: a search of no combinations finds nothing; give at least 1");
-  watch_interrupts();
   command.stop = [] { return interrupted(); };
   return command;
 }
@@ -88,6 +88,7 @@ ParallelCommand parse(const RawParallelOptions& raw) {
 int run_parallel_command(const ParallelCommand& command, std::string& output) {
   OutputFile trace("--trace", command.trace_file, Writing::whole);
   const ParallelCosts costs = costs_of(command);
+  if (trace.wanted()) with_prefix("--trace: ", [&] { require_traceable(costs); });
   ParallelLimits limits;
   limits.most_work = command.most_work;
   limits.keep_going = [&](std::uint64_t work) {

@@ -34,9 +34,8 @@ int run_parallel_command(const ParallelCommand& command, std::string& output);
 // The command line before it is parsed. Must outlive the parsing.
 struct RawParallelOptions {
   ParallelCommand command;
-  int devices = 0;        // 0: not given
-  std::string memory;     // "": not given
-  std::string objective;  // "": not given
+  std::optional<int> devices;
+  std::string memory, objective;  // "": not given
 };
 
 CLI::App* add_parallel(CLI::App& app, RawParallelOptions& raw);

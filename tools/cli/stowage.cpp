@@ -17,6 +17,7 @@
 #include "tools/cli/run_command.h"
 #include "tools/cli/tokens_command.h"
 #include "tools/cli/unexpected.h"
+#include "tools/console/interrupt.h"
 #include "tools/console/terminal.h"
 
 namespace {
@@ -35,6 +36,11 @@ int run_with_progress(const Raw& raw, int (*run_command)(const Command&, std::st
 int run_tokens(const RawTokensOptions& raw, std::string& output) {
   if (raw.train_app->parsed()) return run_tokens_train_command(raw.train, output);
   return run_with_progress(raw, run_tokens_encode_command, output);
+}
+
+int run_parallel(const RawParallelOptions& raw, std::string& output) {
+  watch_interrupts();
+  return run_with_progress(raw, run_parallel_command, output);
 }
 
 int run(int count, char** arguments) {
@@ -76,7 +82,7 @@ int run(int count, char** arguments) {
   if (run_app->parsed()) return run_run_command(parse(raw_run));
   std::string output;
   const int code = plan_app->parsed()       ? run_with_progress(raw_plan, run_plan_command, output)
-                   : parallel_app->parsed() ? run_with_progress(raw_parallel, run_parallel_command, output)
+                   : parallel_app->parsed() ? run_parallel(raw_parallel, output)
                    : place_app->parsed()    ? run_with_progress(raw_place, run_place_command, output)
                    : replay_app->parsed()   ? run_with_progress(raw_replay, run_replay_command, output)
                    : tokens_app->parsed()   ? run_tokens(raw_tokens, output)

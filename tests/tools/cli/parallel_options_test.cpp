@@ -12,6 +12,8 @@
 namespace stowage {
 namespace {
 
+using test::Result;
+using test::run_stowage;
 using ::testing::HasSubstr;
 
 ParallelCommand parse_parallel(const std::string& line) {
@@ -22,55 +24,76 @@ ParallelCommand parse_parallel(const std::string& line) {
   return parse(words);
 }
 
+TEST(ParallelOptions, SayLittleByDefault) {
+  const ParallelCommand command = parse_parallel("--costs x.json");
+  EXPECT_EQ(command.costs_file, "x.json");
+  EXPECT_FALSE(command.devices);
+  EXPECT_FALSE(command.memory);
+  EXPECT_FALSE(command.objective);
+  EXPECT_EQ(command.most_work, SearchQuestion{}.most_work);
+  EXPECT_FALSE(command.json);
+  EXPECT_EQ(command.trace_file, "");
+}
+
 TEST(ParallelOptions, AreUnderstood) {
-  const ParallelCommand plain = parse_parallel("--costs x.json");
-  EXPECT_EQ(plain.costs_file, "x.json");
-  EXPECT_FALSE(plain.devices || plain.memory || plain.objective || plain.json);
   const ParallelCommand command = parse_parallel(
-      "--costs x.json --devices 8 --memory 2GiB --objective largest-stage --limit 1000 --json --trace "
+      "--costs x.json --devices 8 --memory 40GiB --objective largest-stage --limit 1000 --json --trace "
       "t.json");
   EXPECT_EQ(command.devices, 8);
-  EXPECT_EQ(command.memory, 2_GiB);
+  EXPECT_EQ(command.memory, 40_GiB);
   EXPECT_EQ(command.objective, ParallelObjective::largest_stage);
   EXPECT_EQ(command.most_work, 1000U);
   EXPECT_TRUE(command.json);
   EXPECT_EQ(command.trace_file, "t.json");
+  EXPECT_EQ(parse_parallel("--costs x.json --objective step").objective, ParallelObjective::step);
   EXPECT_EQ(parse_parallel("--costs x.json --memory unlimited").memory, unlimited);
 }
 
 TEST(ParallelOptions, NameTheOptionThatIsWrong) {
-  test::expect_refused([] { parse_parallel("--costs x.json --devices -1"); }, "--devices: -1");
-  test::expect_refused([] { parse_parallel("--costs x.json --devices 5000"); }, "--devices: 5000");
-  test::expect_refused([] { parse_parallel("--costs x.json --memory 0"); }, "--memory: nothing fits");
-  test::expect_refused([] { parse_parallel("--costs x.json --memory lots"); }, "--memory: \"lots\"");
-  test::expect_refused([] { parse_parallel("--costs x.json --objective fast"); }, "--objective: \"fast\"");
-  test::expect_refused([] { parse_parallel("--costs x.json --limit 0"); }, "--limit: ");
+  for (const auto& [words, message] :
+       {std::pair{"--devices 0", "--devices: 0 is no number of devices; give 1 to 4096"},
+        {"--devices -1", "--devices: -1"},
+        {"--devices 4097", "--devices: 4097"},
+        {"--memory 0", "--memory: nothing fits in 0 bytes"},
+        {"--memory lots", "--memory: \"lots\""},
+        {"--objective fastest", "--objective: \"fastest\" is none; give step or largest-stage"},
+        {"--limit 0", "--limit: a search of no combinations finds nothing"}}) {
+    test::expect_refused([&] { parse_parallel(std::string("--costs x.json ") + words); }, message);
+  }
+  EXPECT_THROW(parse_parallel("--devices 2"), CLI::RequiredError);
 }
 
 // Of the program itself.
 TEST(ParallelProgram, AnswersWithItsExitCode) {
   const TemporaryFolder folder;
-  const std::string file =
-      folder.make("costs.json", R"({"format": "stowage.parallel_costs", "version": 1, "devices": 2,
-      "micro_batches": 3, "memory_bytes": 100, "layers": [{"name": "block", "repeat": 2, "variants":
-      [{"name": "one", "devices": 1, "forward_seconds": 1, "backward_seconds": 2, "bytes": 60}]}]})");
-  const test::Result fits =
-      test::run_stowage("parallel --costs " + file + " --json --trace " + folder.file("t.json"));
+  const std::string file = folder.make("costs.json", R"({"format": "stowage.parallel_costs", "version": 1,
+    "devices": 2, "micro_batches": 4, "layers": [{"name": "block", "repeat": 2, "variants": [
+      {"name": "one", "devices": 1, "forward_seconds": 1, "backward_seconds": 2, "bytes": 1000}]}]})");
+  const Result fits =
+      run_stowage("parallel --costs " + file + " --json --trace " + folder.file("trace.json"));
   EXPECT_EQ(fits.code, 0) << fits.output;
-  const nlohmann::json answer = nlohmann::json::parse(fits.output);
-  EXPECT_EQ(answer["grids"][0]["step_seconds"], 12);
-  EXPECT_EQ(nlohmann::json::parse(contents_of(folder.file("t.json")))["traceEvents"].size(), 2U + 2 * 2 * 3);
-  const test::Result too_small = test::run_stowage("parallel --costs " + file + " --memory 50");
-  EXPECT_EQ(too_small.code, 2);
-  EXPECT_THAT(too_small.output, HasSubstr("the least that would do is 60 B (60 bytes)"));
-  const test::Result no_file = test::run_stowage("parallel --costs " + folder.file("other.json"));
-  EXPECT_EQ(no_file.code, 2);
-  EXPECT_THAT(no_file.output, HasSubstr("other.json"));
-  const test::Result no_costs = test::run_stowage("parallel");
-  EXPECT_EQ(no_costs.code, 2);
-  EXPECT_THAT(no_costs.output, HasSubstr("--costs"));
-  const test::Result few = test::run_stowage("parallel --costs " + file + " --devices 1");
-  EXPECT_EQ(few.code, 2) << few.output;
+  EXPECT_EQ(nlohmann::json::parse(fits.output)["grids"][0]["step_seconds"], 15.0);
+  EXPECT_EQ(folder.entries(), 2U);
+  EXPECT_EQ(run_stowage("parallel --costs " + file + " --memory 1000").code, 0);
+  EXPECT_EQ(run_stowage("parallel --costs " + file + " --memory 999").code, 2);
+  EXPECT_THAT(run_stowage("parallel --help").output, HasSubstr("Exit code: 0 there is a pipeline, 2 none"));
+}
+
+TEST(ParallelProgram, RefusesBadInputInOneLine) {
+  const TemporaryFolder folder;
+  const std::string bad = folder.make("bad.json", R"({"format": "stowage.parallel_costs", "version": 2})");
+  for (const auto& [arguments, words] : {std::pair{"--costs " + bad, "bad.json': parallel costs"},
+                                         {"--costs " + folder.file("none.json"), "none.json'"},
+                                         {"--costs " + bad + " --devices 0", "--devices: 0"},
+                                         {std::string("--costs /dev/zero"), "/dev/zero'"}}) {
+    const Result result = run_stowage("parallel " + arguments);
+    EXPECT_EQ(result.code, 2) << result.output;
+    EXPECT_THAT(result.output, HasSubstr(words));
+    EXPECT_EQ(std::count(result.output.begin(), result.output.end(), '\n'), 1) << result.output;
+  }
+  const Result missing = run_stowage("parallel");
+  EXPECT_EQ(missing.code, 2);
+  EXPECT_THAT(missing.output, HasSubstr("--costs is required"));
 }
 
 }  // namespace
