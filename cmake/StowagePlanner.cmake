@@ -21,7 +21,7 @@ set(CMAKE_UNITY_BUILD ON)
 include(StowageTargets)
 set(STOWAGE_FMT fmt::fmt-header-only)
 
-foreach(folder src/base src/graph src/placement src/machine offload/recompute offload/plan tools/console tools/report tools/answer
+foreach(folder src/base src/graph src/placement src/machine offload/recompute offload/plan offload/parallel tools/console tools/report tools/answer
     tools/c_plan)
   add_subdirectory(${folder})
 endforeach()
