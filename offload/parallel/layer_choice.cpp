@@ -48,7 +48,6 @@ class GroupedQuestion {
     }
     count_ = static_cast<int>(numbers.size());
     lost_.assign((static_cast<std::size_t>(count_) + 1) * static_cast<std::size_t>(count_), 0.0);
-    if (count_ < 2) return;
     for (int from = 0; from < count_; ++from) {
       for (int to = 0; to < count_; ++to)
         lost_[place(from, to)] = question.change_seconds(originals_[static_cast<std::size_t>(from)],

@@ -39,7 +39,7 @@ LayerChoiceQuestion random_question(std::mt19937_64& random) {
   if (random() % 4 != 0) question.limit = random() % (most + 1);
   if (groups) {
     question.change_seconds = [](int from, int to) {
-      if (from == to) return 0.0;
+      if (from == to) return 0.02 * from;
       return from + to == 3 ? std::numeric_limits<double>::infinity() : 0.1 * from + 0.01 * to;
     };
   }
@@ -113,6 +113,16 @@ TEST(LayerChoice, FindsAllBestChoices) {
   }
   EXPECT_GT(several, 20);
   EXPECT_GT(none, 10);
+}
+
+TEST(LayerChoice, CountsAChangeBetweenLayersOfOneGroup) {
+  LayerChoiceQuestion question;
+  question.layers.assign(3, {{{1, 0, 1}, 10, 0, 4}});
+  question.change_seconds = [](int from, int to) { return from == 4 && to == 4 ? 0.25 : 0.0; };
+  const LayerChoices found = best_choices(question);
+  ASSERT_EQ(found.best.size(), 1U);
+  EXPECT_DOUBLE_EQ(found.best[0].totals.seconds, 3.5);
+  EXPECT_NEAR(bound_of_choices(question).seconds, 3.5, 1e-11);
 }
 
 TEST(LayerChoice, SaysWhenItLeftChoicesOut) {
