@@ -49,7 +49,7 @@ double collective_seconds(CollectiveKind kind, double bytes, int devices, const 
 // Returns the seconds of an exchange of `bytes` and a gather of as many.
 double exchange_and_gather_seconds(double bytes, int devices, const PeerCurve& curve);
 
-// What carries bytes from node to node, each way. Both ways are busy at the same time.
+// The network between nodes. It carries bytes both ways at the same time.
 struct Network {
   double device_bytes_per_second = 12.5e9;  // that one device can send
   double node_bytes_per_second = 12.5e9;    // that all devices of a node can send together
@@ -92,7 +92,7 @@ inline DeviceGroup tensor_group(int split) { return {split, 1}; }
 // The devices that have the same share of the products in the parts of a stage.
 inline DeviceGroup data_group(int parts, int split) { return {parts, split}; }
 
-// Where the devices of a group are: `in_node` of them in each of `nodes` nodes, in_node * nodes = size.
+// The place of a group's devices: `nodes` nodes have `in_node` of them each, in_node * nodes = size.
 struct GroupPlace {
   int in_node = 1;
   int nodes = 1;

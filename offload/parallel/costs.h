@@ -18,7 +18,7 @@
 
 namespace stowage {
 
-// What a search makes as small as it can.
+// The number that a search minimises.
 enum class ParallelObjective : std::uint8_t {
   step,           // seconds of a step
   largest_stage,  // seconds between two micro-batches in the slowest stage, which a long step tends to
@@ -28,19 +28,20 @@ enum class PipelineOrder : std::uint8_t {
   one_f_one_b,  // 1F1B: min(micro-batches, stages from this one on)
   gpipe,        // GPipe: all micro-batches
 };
-// How many micro-batches stage s has in flight under 1F1B.
+// The rule for the micro-batches that stage s has in flight under 1F1B.
 enum class InFlight : std::uint8_t {
   stages,  // as many as there are stages from s on
   parts,   // the parts of all stages from s on, divided by its own parts and rounded up: groups of a stage
            // take whole micro-batches in turn (Tarnawski et al., Piper, NeurIPS 2021)
 };
-// What a stage does while it sends.
+// Whether a stage computes while it sends.
 enum class Sending : std::uint8_t {
   beside,  // computes: a send delays the micro-batch, and the link is one more thing that no two of them
            // share
   within,  // nothing: what it receives and sends is part of its own time
 };
-// How many links of a stage carry what crosses its cuts.
+// The number of links that carry a stage's bytes to its neighbours: one for each device, or one for each
+// part.
 enum class Links : std::uint8_t { devices, parts };
 
 std::string_view to_string(ParallelObjective objective);

@@ -37,7 +37,8 @@ class FrontBounds {
   }
 };
 
-// What every run of a search shares: the layouts, the unit in which devices are counted, bounds, the work.
+// State that all runs of one search share: its layouts, the unit in which it counts devices, bounds, and its
+// work.
 class SearchSpace {
  public:
   // Throws InvalidInput for so many cells that they would not fit in memory. `bounds`: compute FrontBounds.

@@ -16,7 +16,7 @@ constexpr double equal_totals = 1e-14;
 constexpr int price_steps = 30;          // halvings of the interval in which the price of a byte lies
 constexpr double largest_price = 1e300;  // seconds a byte
 
-// What a step wants small: each is a sum over the layers. The end is the larger of the last two.
+// The sums over the layers that a step wants small. The end is the larger of the last two.
 enum Criterion { seconds_alone, seconds_and_exchange, beside_exchange, criteria };
 
 double of_criterion(const VariantTotals& totals, int criterion) {
@@ -94,7 +94,7 @@ class PricedLayers {
   double value(std::size_t layer, int before) const {
     return values_[layer * width_ + static_cast<std::size_t>(before)];
   }
-  // Of all layers: the value, the bytes, and the options.
+  // The value, the bytes and the options of all layers together.
   double whole() const { return values_[width_ - 1]; }
   Bytes bytes() const { return bytes_[width_ - 1]; }
   std::vector<int> chosen(const GroupedQuestion& grouped) const {
@@ -311,7 +311,7 @@ class ChoiceSearch {
       if (prices_[at] > 0) least[at] -= prices_[at] * left;
     }
     const double to_end = std::max(least[seconds_and_exchange], least[beside_exchange]);
-    // Of those found that take no longer, the last one ends first.
+    // The last of the choices that take no longer is the one that ends first.
     const auto longer = std::partition_point(found_.begin(), found_.end(), [&](const LayerChoice& other) {
       return no_more(other.totals.seconds, least[seconds_alone]);
     });

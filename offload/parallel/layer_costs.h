@@ -1,5 +1,5 @@
-// What a Transformer's layers compute, hold and send when they are spread over devices, and ParallelCosts of
-// such a model on a cluster. Pure functions of plain data; one place for each formula.
+// Cost models of a Transformer whose layers are spread over devices: what they compute, hold and send, and
+// ParallelCosts of the model on a cluster. Pure functions of plain data; one place for each formula.
 //
 // Letters: b samples, s sequence, h hidden, f mlp width, a heads, V vocabulary, t split, d parts, e bytes of
 // an element. b is the samples of one part: each of d parts computes b samples of a micro-batch of d * b.
@@ -34,16 +34,16 @@ struct TransformerShape {
   std::int64_t sequence = 0;
   std::int64_t vocabulary = 0;
   int element_bytes = 2;  // of activations, weights and exchanged gradients
-  // Of a value between two pairs of products (norms, residual sums) each of the t devices holds and computes
-  // true: its share of the rows ([K22], section 4.2); false: all rows ([S19], [N21]). The collectives move
-  // the same bytes: if false, the gather follows the exchange at once.
+  // True: between two pairs of products (norms, residual sums) each of the t devices holds and computes its
+  // share of the rows ([K22], section 4.2). False: each has all rows ([S19], [N21]). The collectives move the
+  // same bytes; if false, the gather follows the exchange at once.
   bool rows_in_shares = true;
 };
 
 // A `block` is an attention half and an MLP half.
 enum class LayerKind : std::uint8_t { embedding, block, head };
 
-// What the d devices that compute the same share of the products in different parts do about weights.
+// The way in which the d parts keep the weights that they all compute with.
 enum class WeightKeeping : std::uint8_t {
   whole,   // each keeps them; once a step gradients are exchanged and updated weights gathered
   shares,  // each keeps a share; every micro-batch gathers weights before their use and exchanges gradients

@@ -214,7 +214,7 @@ class PipelineSimulation {
     if (!question_.links.empty())
       link = question_.links[static_cast<std::size_t>(std::min(work.number, reader.number))];
     Stage& self = stages_[static_cast<std::size_t>(stage)];
-    // Of two stages, the next one is also the one before.
+    // With two stages the next one is also the one before.
     double& link_free = work.backward && orders_.stages() != 2 ? self.back_link_free : self.next_link_free;
     link_free = std::max(link_free, made) + link.busy_seconds;
     arrival(reader) = link_free + link.latency_seconds;

@@ -30,7 +30,7 @@ enum class PipelineSchedule : std::uint8_t {
   interleaved,
 };
 
-// What a stage does, in the order in which it does it.
+// One forward or backward of a micro-batch, with its time.
 struct PipelineEvent {
   int stage = 0;
   int chunk = 0;  // of the stage, from 0

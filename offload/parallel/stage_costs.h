@@ -10,7 +10,7 @@
 
 namespace stowage {
 
-// How a stage is spread over devices.
+// The spread of a stage over devices.
 struct StageLayout {
   int parts = 1;  // 0 if mixed
   int split = 1;  // 0 if mixed

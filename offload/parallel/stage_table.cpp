@@ -46,7 +46,7 @@ struct Sends {
   double front = 0, back = 0;  // seconds of a micro-batch, forward and backward together
 };
 
-// What a step takes of a stage with these totals and sends.
+// Returns the option of a stage with these totals and sends.
 StageOption option_of(const ParallelCosts& costs, const VariantTotals& totals, const Sends& sends) {
   StageOption option;
   option.tail = totals.to_end() - totals.seconds;

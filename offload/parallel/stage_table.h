@@ -11,7 +11,7 @@
 
 namespace stowage {
 
-// What one stage of a pipeline does.
+// One stage of a pipeline in detail.
 struct StageDetail {
   std::vector<int> variants;  // of each layer from `first` on, a number in ParallelLayer::variants
   double forward_seconds = 0,

@@ -46,7 +46,7 @@ struct ParallelCandidate {
   std::vector<ScheduledStep> schedules;  // GPipe, 1F1B, interleaved with 2 and with 4 virtual stages
 };
 
-// What a simpler search finds under the same costs.
+// A simpler search, and the pipeline that it finds under the same costs.
 struct SimplerSearch {
   std::string name;
   std::optional<double> step_seconds;  // not set: it finds no pipeline
@@ -63,7 +63,7 @@ struct ParallelAnswer {
   double bound = 0;               // no pipeline at all has a value below this
   std::uint64_t work = 0;         // of the searches over grids and over all pipelines
   std::uint64_t work_beside = 0;  // of the simpler ones, and for the chunks of virtual stages
-  // Of the least memory in which one would fit, where none does: of any pipeline, and of grids.
+  // The least memory in which a pipeline, or a grid, would fit. Set only where none does.
   std::optional<LeastMemory> least, least_grid;
 
   bool feasible() const { return !grids.empty() || best_of_all.has_value(); }

@@ -1,4 +1,4 @@
-// What `stowage parallel` prints.
+// The text that `stowage parallel` prints.
 #include <fmt/format.h>
 
 #include <algorithm>
