@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "offload/parallel/saturated.h"
 #include "stowage/bytes.h"
 #include "stowage/machine.h"
 
@@ -66,6 +67,9 @@ struct LayerVariant {
 
   int devices() const { return parts * split; }
   double seconds() const { return forward_seconds + backward_seconds; }
+  Bytes bytes_with(std::int64_t micro_batches) const {  // so many in flight
+    return saturated_sum(bytes, saturated_product(bytes_in_flight, micro_batches));
+  }
   friend bool operator==(const LayerVariant&, const LayerVariant&) = default;
 };
 

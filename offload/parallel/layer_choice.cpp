@@ -8,6 +8,8 @@
 #include <map>
 #include <optional>
 
+#include "offload/parallel/saturated.h"
+
 namespace stowage {
 namespace {
 
@@ -22,11 +24,6 @@ enum Criterion { seconds_alone, seconds_and_exchange, beside_exchange, criteria 
 double of_criterion(const VariantTotals& totals, int criterion) {
   if (criterion == seconds_alone) return totals.seconds;
   return criterion == seconds_and_exchange ? totals.seconds + totals.exchange : totals.beside;
-}
-
-Bytes sum_or_most(Bytes a, Bytes b) {
-  Bytes sum = 0;
-  return __builtin_add_overflow(a, b, &sum) ? static_cast<Bytes>(-1) : sum;
 }
 
 VariantTotals operator+(const VariantTotals& a, const VariantTotals& b) {
@@ -127,7 +124,7 @@ class PricedLayers {
       const double value = of_criterion(options[i].totals, criterion) +
                            price * static_cast<double>(options[i].bytes) +
                            (criterion == beside_exchange ? 0 : lost) + values_[next];
-      const Bytes bytes = sum_or_most(options[i].bytes, bytes_[next]);
+      const Bytes bytes = saturated_sum(options[i].bytes, bytes_[next]);
       if (value > least || (value == least && (value == infinite_seconds || bytes >= bytes_[at]))) continue;
       least = value;
       bytes_[at] = bytes;
@@ -186,8 +183,8 @@ std::optional<Extremes> extremes_of(const LayerChoiceQuestion& question) {
     const auto [least, most] =
         std::minmax_element(options.begin(), options.end(),
                             [](const LayerOption& a, const LayerOption& b) { return a.bytes < b.bytes; });
-    extremes.least = sum_or_most(extremes.least, least->bytes);
-    extremes.most = sum_or_most(extremes.most, most->bytes);
+    extremes.least = saturated_sum(extremes.least, least->bytes);
+    extremes.most = saturated_sum(extremes.most, most->bytes);
   }
   return extremes;
 }
@@ -327,7 +324,7 @@ class ChoiceSearch {
       const int group = grouped_.group(layer, number);
       for (std::size_t i = 0; i < before.size(); ++i) {
         const double change = grouped_.lost(before[i].group, group);
-        const Bytes bytes = bytes_count_ ? sum_or_most(before[i].bytes, option.bytes) : 0;
+        const Bytes bytes = bytes_count_ ? saturated_sum(before[i].bytes, option.bytes) : 0;
         if (change == infinite_seconds || bytes > question_.limit) continue;
         ChoiceLabel label{before[i].totals + option.totals, bytes, static_cast<std::uint32_t>(i),
                           option.variant, group};

@@ -181,12 +181,7 @@ class StageTable::Body {
           costs_.layers[static_cast<std::size_t>(layer)].variants[static_cast<std::size_t>(
               detail.variants[static_cast<std::size_t>(layer - stage.first)])];
       backward += of.backward_seconds;
-      Bytes flying = 0, sum = 0;
-      if (__builtin_mul_overflow(of.bytes_in_flight, static_cast<Bytes>(in_flight), &flying))
-        flying = unlimited - of.bytes;
-      if (__builtin_add_overflow(flying, of.bytes, &sum) ||
-          __builtin_add_overflow(detail.bytes, sum, &detail.bytes))
-        detail.bytes = unlimited;
+      detail.bytes = saturated_sum(detail.bytes, of.bytes_with(in_flight));
     }
     const Sends sends = sends_of(stage.first, stage.last, stage.layout);
     const double own_sends =

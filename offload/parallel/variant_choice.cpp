@@ -1,20 +1,8 @@
 #include "offload/parallel/variant_choice.h"
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 
 namespace stowage {
-namespace {
-
-Bytes saturated_sum(Bytes a, Bytes b) { return a > unlimited - b ? unlimited : a + b; }
-
-Bytes saturated_product(Bytes a, std::int64_t times) {
-  Bytes product = 0;
-  return __builtin_mul_overflow(a, static_cast<Bytes>(times), &product) ? unlimited : product;
-}
-
-}  // namespace
 
 VariantChoice::VariantChoice(const ParallelCosts& costs, std::vector<StageLayout> layouts,
                              std::size_t most_labels)
@@ -121,7 +109,7 @@ double VariantChoice::change_seconds(int from_group, int to_group) const {
 
 Bytes VariantChoice::bytes_of(const LayerVariant& variant, std::int64_t in_flight) const {
   if (costs_.memory == unlimited) return 0;
-  return saturated_sum(variant.bytes, saturated_product(variant.bytes_in_flight, in_flight));
+  return variant.bytes_with(in_flight);
 }
 
 VariantTotals VariantChoice::totals_of(const LayerVariant& variant) const {
@@ -249,7 +237,7 @@ std::vector<Bytes> VariantChoice::least_bytes(int first, int layout, std::int64_
     std::map<int, Bytes> longer;
     for (const Variant& each : allowed(kinds_[layer], layout)) {
       const LayerVariant& of = variant(kinds_[layer], each.number);
-      const Bytes own = saturated_sum(of.bytes, saturated_product(of.bytes_in_flight, in_flight));
+      const Bytes own = of.bytes_with(in_flight);
       const auto add = [&](Bytes before) {
         Bytes& sum = longer.try_emplace(each.group, unlimited).first->second;
         sum = std::min(sum, saturated_sum(before, own));

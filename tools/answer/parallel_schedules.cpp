@@ -18,21 +18,12 @@ bool has_too_many_events(const PipelineQuestion& question) {
          most_simulated_events / 2 / static_cast<std::int64_t>(question.times.size());
 }
 
-// Bytes of each device; a sum or product that is too large becomes `unlimited`.
-Bytes sum_of(Bytes a, Bytes b) {
-  Bytes sum = 0;
-  return __builtin_add_overflow(a, b, &sum) ? unlimited : sum;
-}
-Bytes product_of(Bytes a, std::int64_t b) {
-  Bytes product = 0;
-  return __builtin_mul_overflow(a, static_cast<Bytes>(b), &product) ? unlimited : product;
-}
-
+// Bytes of each device.
 struct StageBytes {
   Bytes throughout = 0, in_flight = 0;
 
   Bytes with(std::int64_t micro_batches) const {
-    return sum_of(throughout, product_of(in_flight, micro_batches));
+    return saturated_sum(throughout, saturated_product(in_flight, micro_batches));
   }
 };
 
@@ -44,8 +35,8 @@ std::vector<StageBytes> bytes_of_stages(const ParallelCosts& costs, const Parall
       const ParallelLayer& layer =
           costs.layers[static_cast<std::size_t>(candidate.pipeline.stages[s].first) + i];
       const LayerVariant& variant = layer.variants[static_cast<std::size_t>(variants[i])];
-      all[s].throughout = sum_of(all[s].throughout, variant.bytes);
-      all[s].in_flight = sum_of(all[s].in_flight, variant.bytes_in_flight);
+      all[s].throughout = saturated_sum(all[s].throughout, variant.bytes);
+      all[s].in_flight = saturated_sum(all[s].in_flight, variant.bytes_in_flight);
     }
   }
   return all;
@@ -158,7 +149,7 @@ class ScheduleTimer {
       if (event.backward) continue;
       Bytes now = 0;
       for (std::size_t chunk = stage; chunk < bytes.size(); chunk += stages)
-        now = sum_of(now, bytes[chunk].with(in_flight[chunk]));
+        now = saturated_sum(now, bytes[chunk].with(in_flight[chunk]));
       peaks[stage] = std::max(peaks[stage], now);
     }
     return peaks;
