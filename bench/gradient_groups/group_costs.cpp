@@ -40,7 +40,7 @@ void run(ModelWords words, const std::string& machine_name) {
   fmt::print(
       "| groups | order | need | minimum | budget | arena | host | h2d | d2h | step, s | bound, s |\n"
       "|---|---|---|---|---|---|---|---|---|---|---|\n");
-  for (const MicroBatchOrder order : {MicroBatchOrder::layer_major, MicroBatchOrder::batch_major})
+  for (const MicroBatchOrder order : {MicroBatchOrder::layer_major, MicroBatchOrder::ahead(1)})
     for (const double share : {0.0, 0.1, 0.5, 1.0})
       for (std::int64_t groups = 1; groups <= std::stoll(words.micro_batches); groups *= 2) {
         words.gradient_groups = std::to_string(groups);

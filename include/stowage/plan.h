@@ -48,11 +48,21 @@ std::string_view to_string(Residency residency);
 
 // How the compute lane goes through the micro-batches of a step (Graph::micro_batches). A step with one
 // micro-batch is layer_major.
-enum class MicroBatchOrder : std::uint8_t {
-  layer_major,  // each half-block for all micro-batches: its weights come in once per phase
-  batch_major,  // each micro-batch forward and backward: only one has activations at a time
+struct MicroBatchOrder {
+  // Each half-block for all micro-batches: its weights come in once per phase.
+  static const MicroBatchOrder layer_major;
+  // Each micro-batch as a whole: `forwards` forwards, then backward and forward in turn, as a stage of a
+  // pipeline runs them. So many micro-batches have activations at a time. With one, each micro-batch goes
+  // forward and backward before the next one begins. At least 1, and at most the micro-batches there are.
+  static constexpr MicroBatchOrder ahead(std::uint32_t forwards) { return {false, forwards}; }
+
+  bool is_layer_major = true;
+  std::uint32_t forwards = 0;  // of `ahead`; 0 in layer_major
+  friend bool operator==(const MicroBatchOrder&, const MicroBatchOrder&) = default;
 };
-std::string_view to_string(MicroBatchOrder order);
+inline constexpr MicroBatchOrder MicroBatchOrder::layer_major{};
+// Returns "layer_major", "batch_major" for ahead(1), or "ahead N".
+std::string to_string(MicroBatchOrder order);
 
 // [begin, end)
 struct ByteRange {

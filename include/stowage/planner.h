@@ -58,8 +58,9 @@ struct PlanOptions {
   // Target size of a parameter bucket. 0: the automatic policy tries one tensor in each bucket, and the size
   // that the link's curve makes efficient; an emulated system has sizes of its own.
   Bytes bucket_bytes = 0;
-  // The order of micro-batches. Not set: the policy chooses. It has no effect on a graph that can be run in
-  // one order only.
+  // The order of micro-batches. Not set: the policy chooses between layer_major and ahead(1). On a graph that
+  // can be run in one order only, these two have no effect. Any other `ahead` that the graph has no order
+  // for (no forwards, or more than micro-batches, or micro-batches that need one another) is InvalidInput.
   std::optional<MicroBatchOrder> order = std::nullopt;
   Replays replays = Replays::within_blocks;  // replays of Policy::automatic
   // Host updates may be made for good before the gate (Plan::optimizer_in_backward), each as soon as its

@@ -28,7 +28,8 @@ using WantedOrder = std::optional<MicroBatchOrder>;
 std::vector<Problem> make_problems(const Graph& graph, const Machine& machine, const BucketOptions& options,
                                    WantedOrder wanted, const std::stop_token& stop, EarlyUpdates early) {
   std::vector<Problem> problems;
-  const std::vector<MicroBatchOrder> possible = possible_orders(graph);
+  std::vector<MicroBatchOrder> possible = possible_orders(graph);
+  if (wanted && is_far_ahead(*wanted)) possible = {*wanted};
   for (MicroBatchOrder order : possible)
     if (!wanted || *wanted == order || possible.size() == 1)
       problems.push_back(make_problem(graph, machine, options, order, stop, early));
@@ -187,6 +188,7 @@ class Planner::Parts {
         options_(options),
         settings_(settings_of(options)),
         policy_problems_(graph, machine, options.bucket_bytes, options.stop) {
+    if (options.order) require_possible(graph, *options.order);
     if (!options.optimizer_in_backward) return;
     require_no_clipping(graph);
     if (options.policy != Policy::automatic)
@@ -220,9 +222,9 @@ class Planner::Parts {
   PlanPrice price_of(const Plan& plan) const { return stowage::price_of(plan, graph_, machine_, settings_); }
   const Machine& machine() const { return machine_; }
 
-  // Returns the need over all orders of micro-batches, whatever the options say.
+  // Returns the need over all orders that the policy chooses from, unless the options name another one.
   Bytes need() {
-    if (!options_.order) return resident().plan.device_peak_bytes;
+    if (!options_.order || is_far_ahead(*options_.order)) return resident().plan.device_peak_bytes;
     if (!need_) need_ = least_resident(graph_, machine_, {}, options_.stop).plan.device_peak_bytes;
     return *need_;
   }
@@ -238,12 +240,13 @@ class Planner::Parts {
     if (!resident_) resident_ = least_resident(graph_, machine_, options_.order, options_.stop);
     return *resident_;
   }
-  // Returns the problem with one tensor in each bucket.
+  // Returns the problem with one tensor in each bucket, for the lower bound.
   const Problem& single() {
+    const bool is_far = options_.order && is_far_ahead(*options_.order);
     if (!single_)
-      single_ = std::move(
-          make_problems(graph_, machine_, {.target_bytes = 0}, {}, options_.stop, early_updates(options_))
-              .front());
+      single_ = make_problem(graph_, machine_, {.target_bytes = 0},
+                             is_far ? *options_.order : MicroBatchOrder::layer_major, options_.stop,
+                             early_updates(options_));
     return *single_;
   }
   // Returns the problems with the options' replays, then those of joined units, then those of whole blocks.

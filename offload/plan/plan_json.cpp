@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <charconv>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -40,7 +41,7 @@ constexpr std::array<std::string_view, n> names_of(const std::array<Row, n>& tab
 }
 constexpr auto lane_names = names_of(lane_table);
 constexpr auto memory_names = names_of(memory_table);
-constexpr std::array<std::string_view, 2> order_names{"layer_major", "batch_major"};
+constexpr std::string_view layer_major = "layer_major", ahead_of_one = "batch_major", ahead = "ahead ";
 
 [[noreturn]] void refuse(const std::string& where, std::string_view why) {
   throw InvalidInput(fmt::format("plan JSON: {} {}: pass a text that to_json(Plan) wrote", where, why));
@@ -310,6 +311,18 @@ void read_lists(const Node& node, std::uint64_t version, Plan& plan) {
   }
 }
 
+MicroBatchOrder read_order(const Node& node) {
+  const std::string text = node.text();
+  if (text == layer_major) return MicroBatchOrder::layer_major;
+  if (text == ahead_of_one) return MicroBatchOrder::ahead(1);
+  std::uint32_t forwards = 0;
+  const char* end = text.data() + text.size();
+  if (!text.starts_with(ahead) || std::from_chars(text.data() + ahead.size(), end, forwards).ptr != end ||
+      forwards == 0)
+    refuse(node.where, "has an unknown name");
+  return MicroBatchOrder::ahead(forwards);
+}
+
 Plan read_plan(const Node& node) {
   if (node["format"].text() != format_name) refuse("format", "is not \"stowage.plan\"");
   const std::uint64_t version = node["version"].unsigned_integer();
@@ -326,7 +339,7 @@ Plan read_plan(const Node& node) {
   if (version > 4) plan.ring_bytes = node["ring_bytes"].unsigned_integer();
   read_lists(node, version, plan);
   plan.policy = node["policy"].text();
-  if (node.json.contains("order")) plan.order = node["order"].one_of<MicroBatchOrder>(order_names);
+  if (node.json.contains("order")) plan.order = read_order(node["order"]);
   plan.alignment = node["alignment"].unsigned_integer();
   plan.device_peak_bytes = node["device_peak_bytes"].unsigned_integer();
   plan.live_peak_bytes = node["live_peak_bytes"].unsigned_integer();
@@ -356,14 +369,17 @@ std::string_view to_string(InstructionKind kind) {
   return instruction_names.at(static_cast<std::size_t>(kind));
 }
 
-std::string_view to_string(MicroBatchOrder order) { return order_names.at(static_cast<std::size_t>(order)); }
+std::string to_string(MicroBatchOrder order) {
+  if (order.is_layer_major) return std::string(layer_major);
+  return order.forwards == 1 ? std::string(ahead_of_one) : fmt::format("{}{}", ahead, order.forwards);
+}
 
 std::string to_json(const Plan& plan) {
   require_sense(plan);
   const Json json = {{"format", format_name},
                      {"version", format_version},
                      {"policy", plan.policy},
-                     {"order", name_of(plan.order, order_names)},
+                     {"order", to_string(plan.order)},
                      {"buckets", list_json(plan.buckets, bucket_json)},
                      {"lifetimes", list_json(plan.lifetimes, lifetime_json)},
                      {"instructions", list_json(plan.instructions, instruction_json)},

@@ -1,8 +1,13 @@
 #include "offload/recompute/execution_order.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <numeric>
+#include <string_view>
 #include <utility>
+
+#include "stowage/error.h"
 
 namespace stowage {
 namespace {
@@ -44,9 +49,13 @@ std::vector<OpId> sorted_by(const Graph& graph, Key key) {
   return ops;
 }
 
-std::vector<OpId> batch_major(const Graph& graph) {
-  return sorted_by(graph, [&](const Op& op) {
-    return op.phase == Phase::update ? graph.micro_batches : graph.micro_batch_of(op.unit);
+// The first forwards are turns 0, 1, …. From then on backward and forward take turns.
+std::vector<OpId> ahead(const Graph& graph, std::uint64_t forwards) {
+  return sorted_by(graph, [&](const Op& op) -> std::uint64_t {
+    if (op.phase == Phase::update) return forwards + 2 * graph.micro_batches;
+    const std::uint64_t part = graph.micro_batch_of(op.unit);
+    if (op.phase == Phase::backward) return forwards + 2 * part;
+    return part < forwards ? part : forwards + 2 * (part - forwards) + 1;
   });
 }
 
@@ -63,17 +72,32 @@ std::vector<OpId> layer_major(const Graph& graph) {
 }  // namespace
 
 std::vector<OpId> execution_order(const Graph& graph, MicroBatchOrder order) {
-  if (order == MicroBatchOrder::batch_major) return batch_major(graph);
+  if (!order.is_layer_major) return ahead(graph, order.forwards);
   std::vector<OpId> ops = layer_major(graph);
   if (graph.micro_batches > 1 && is_sound(graph, ops)) return ops;
   std::iota(ops.begin(), ops.end(), 0U);
   return ops;
 }
 
+bool is_possible(const Graph& graph, MicroBatchOrder order) {
+  if (order.is_layer_major) return true;
+  return graph.micro_batches > 1 && order.forwards > 0 && order.forwards <= graph.micro_batches &&
+         is_sound(graph, execution_order(graph, order));
+}
+
+void require_possible(const Graph& graph, MicroBatchOrder order) {
+  if (!is_far_ahead(order) || is_possible(graph, order)) return;
+  const std::string_view why = order.forwards == 0 || order.forwards > graph.micro_batches
+                                   ? "give 1 to as many as there are"
+                                   : "they need one another or share bytes; name another order, or none";
+  throw InvalidInput(
+      fmt::format("an order of {} forwards before the first backward, for {} micro-batches: {}",
+                  order.forwards, graph.micro_batches, why));
+}
+
 std::vector<MicroBatchOrder> possible_orders(const Graph& graph) {
   std::vector<MicroBatchOrder> orders{MicroBatchOrder::layer_major};
-  if (graph.micro_batches > 1 && is_sound(graph, execution_order(graph, MicroBatchOrder::batch_major)))
-    orders.push_back(MicroBatchOrder::batch_major);
+  if (is_possible(graph, MicroBatchOrder::ahead(1))) orders.push_back(MicroBatchOrder::ahead(1));
   return orders;
 }
 

@@ -10,7 +10,10 @@ BoundRows::BoundRows(const Problem& problem) : problem_(problem), graph_(*proble
 }
 
 bool BoundRows::in_front(OpId op) const {
-  if (!ordered() || turn_ == no_id) return graph_.op(op).phase == Phase::forward;
+  if (!ordered() || turn_ == no_id) {
+    const std::uint32_t unit = graph_.op(op).unit;
+    return graph_.op(op).phase == Phase::forward && (ahead() == 1 || graph_.micro_batch_of(unit) < ahead());
+  }
   return op < turn_ || (op == turn_ && graph_.op(op).phase == Phase::forward);
 }
 
@@ -37,8 +40,12 @@ void BoundRows::find_turn() {
   std::uint32_t unit = no_id;
   for (const Op& op : graph_.ops)
     if (op.phase == Phase::forward) unit = op.unit;
-  for (OpId op = 0; op < graph_.ops.size(); ++op)
-    if (graph_.op(op).phase != Phase::update && graph_.op(op).unit == unit) keep_larger(turn_, op);
+  if (ahead() > 1) unit -= graph_.micro_batches - 1;
+  for (OpId op = 0; op < graph_.ops.size(); ++op) {
+    const Op& of = graph_.op(op);
+    if (of.unit == unit && (ahead() > 1 ? of.phase == Phase::backward : of.phase != Phase::update))
+      keep_larger(turn_, op);
+  }
 }
 
 void BoundRows::find_rows() {

@@ -14,7 +14,8 @@ namespace stowage {
 // gate, where each resident parameter has its gradient beside it. With one micro-batch these ops are the op
 // with most operand bytes in each of most_bound_windows equal parts of the program, and the largest op of the
 // unit in which forward turns into backward. With several micro-batches, whose order is the planner's choice,
-// they are the largest op of the turn's unit and the largest op of all.
+// they are the largest op of the turn's unit and the largest op of all. If the order is ahead(2) or more, the
+// turn's op is one of the first backward ops: the front is the first forwards.
 inline constexpr std::size_t most_bound_windows = 16;
 
 class BoundRows {
@@ -35,8 +36,12 @@ class BoundRows {
   const std::vector<Row>& all() const { return rows_; }  // rows in program order; the last is the gate
   // Returns whether program order is the plan's order.
   bool ordered() const { return graph_.micro_batches == 1; }
+  // Returns the forwards before the first backward if the problem's order is ahead(2) or more, else 1. With 1
+  // the bound holds for layer_major and ahead(1), both.
+  std::uint32_t ahead() const { return std::max(1U, problem_.analysis.order.forwards); }
   // Returns whether the op runs before the instant of the turn: the end of the turn's op if that is a forward
-  // op, else its begin. With several micro-batches there are many turns, and all forward ops count as before.
+  // op, else its begin. With several micro-batches there are many turns, and all forward ops count as before;
+  // with ahead(2) or more, those of the first forwards.
   bool in_front(OpId op) const;
   bool is_peer(OpId op) const { return problem_.layout.lanes[op] == LaneRole::peer; }
   std::size_t gate() const { return rows_.size() - 1; }

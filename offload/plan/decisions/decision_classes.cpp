@@ -114,8 +114,8 @@ Choices DecisionClasses::remade() const {
 bool DecisionClasses::in_front(const SequenceStep& step) const {
   const Op& op = problem_.graph->op(step.op);
   if (step.recompute || op.phase != Phase::forward) return false;
-  return problem_.analysis.order == MicroBatchOrder::layer_major ||
-         problem_.graph->micro_batch_of(op.unit) == 0;
+  const MicroBatchOrder order = problem_.analysis.order;
+  return order.is_layer_major || problem_.graph->micro_batch_of(op.unit) < order.forwards;
 }
 
 void DecisionClasses::add_own(OpId op, double seconds) {

@@ -126,7 +126,7 @@ StepCuts find_cuts(const Problem& problem, std::size_t count) {
         for (TensorId parameter : of.writes)
           cuts.gradient_op[graph.whole_of(parameter)] = made_by[graph.whole_of(id)];
   }
-  if (count == 0 || problem.analysis.order != MicroBatchOrder::layer_major) return cuts;
+  if (count == 0 || !problem.analysis.order.is_layer_major) return cuts;
   const Work work = work_of(problem, cuts);
   const std::vector<double> forward = sums(work.forward), backward = sums(work.backward),
                             updates = sums(work.updates), offloads = sums(work.offloads),

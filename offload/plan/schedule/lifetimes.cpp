@@ -233,7 +233,7 @@ class LifetimeBuilder {
   bool waits_on_host(LoadChoice choice, Position a, Position b) const {
     const std::uint32_t from = op_at(a).unit, to = op_at(b).unit;
     if (from == to || choice >= LoadChoice::held) return false;
-    return choice == LoadChoice::each_op || analysis_.order == MicroBatchOrder::batch_major ||
+    return choice == LoadChoice::each_op || !analysis_.order.is_layer_major ||
            graph_.half_block_of(from) != graph_.half_block_of(to);
   }
 
@@ -258,7 +258,7 @@ class LifetimeBuilder {
     if (choice == LoadChoice::each_op) return false;
     auto key = [&](Position p) {
       const std::uint32_t unit = op_at(p).unit;
-      const bool together = analysis_.order == MicroBatchOrder::layer_major && unit != no_id;
+      const bool together = analysis_.order.is_layer_major && unit != no_id;
       if (together && graph_.micro_batches > 1 && turns(unit))
         return std::pair(false, graph_.half_block_of(unit));
       return std::pair(is_forward(p), together ? graph_.half_block_of(unit) : unit);

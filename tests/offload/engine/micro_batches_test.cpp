@@ -4,6 +4,7 @@
 
 #include <bit>
 
+#include "offload/recompute/execution_order.h"
 #include "stowage/engine.h"
 #include "stowage/models.h"
 #include "stowage/planner.h"
@@ -67,8 +68,11 @@ class MicroBatchEngine : public ::testing::Test {
   // not.
   static void expect_bits_everywhere(const Graph& graph) {
     const TrainingRun expected = run_evaluator(graph, cpu_launch_table(), steps, vocabulary);
-    for (MicroBatchOrder order : {MicroBatchOrder::layer_major, MicroBatchOrder::batch_major}) {
-      if (graph.micro_batches == 1 && order == MicroBatchOrder::batch_major) continue;
+    std::vector<MicroBatchOrder> orders = possible_orders(graph);
+    for (std::uint32_t forwards = 2; forwards <= graph.micro_batches; ++forwards)
+      if (!fewer_draws || forwards == 2 || forwards == graph.micro_batches)
+        orders.push_back(MicroBatchOrder::ahead(forwards));
+    for (MicroBatchOrder order : orders) {
       for (Bytes bucket : {Bytes{0}, 8_KiB}) {
         Machine machine;
         if (bucket > 0) machine.h2d.bytes_per_second = machine.d2h.bytes_per_second = 1e8;

@@ -64,9 +64,12 @@ void Game::find_values() {
   made_in_.assign(graph_.tensors.size(), no_id);
   boundary_.assign(graph_.tensors.size(), 0);
   std::vector<std::uint32_t> unit_of(graph_.tensors.size(), no_id);
-  std::uint32_t turn = no_id;
+  std::uint32_t turn = no_id;  // no_id: another unit's backward comes first
+  for (std::size_t i = 0; i + 1 < graph_.ops.size(); ++i) {
+    const Op &op = graph_.ops[i], &next = graph_.ops[i + 1];
+    if (op.phase == Phase::forward && next.phase == Phase::backward && op.unit == next.unit) turn = op.unit;
+  }
   for (const Op& op : graph_.ops) {
-    if (op.phase == Phase::forward) turn = op.unit;
     if (op.phase == Phase::update) continue;
     auto touch = [&](TensorId id) {
       if (unit_of[id] == no_id) unit_of[id] = op.unit;

@@ -7,7 +7,8 @@
 //   and for all that lands; updates and everything of the next step come behind it. So one period starts at a
 //   gate with idle links and ends with the next gate: nothing else is carried over; there is no transient.
 // - The compute lane runs the updates of resident parameters, forward, and backward in program order, each
-//   unit's replay directly before its first backward op. The unit in which forward turns is not replayed.
+//   unit's replay directly before its first backward op. A unit in which forward turns at once is not
+//   replayed.
 // - A parameter bucket is resident (with its optimizer state and, from backward to its update, its gradient)
 //   or is loaded for groups of consecutive uses; any grouping is allowed, held (one group) and streamed (one
 //   each) among them. Then its gradient goes to the host, where it is updated.

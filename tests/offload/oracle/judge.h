@@ -31,5 +31,7 @@ struct Verdict {
 inline constexpr int rungs = 8;
 // `explain`: also what the planner's own choices could have had.
 Verdict judge(std::uint64_t seed, int rung, bool explain);
+// Judges plans of two micro-batches, both forwards ahead, of an instance of `units` units.
+Verdict judge_two_parts(std::uint64_t seed, int units, int rung);
 
 }  // namespace stowage::oracle

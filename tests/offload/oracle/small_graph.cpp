@@ -243,4 +243,68 @@ Instance sized_instance(std::uint64_t seed, int units) {
   return draw_instance(draw, units, units, 3);
 }
 
+TwoParts in_two_parts(const Graph& graph) {
+  TwoParts two{graph, {}};
+  Graph& made = two.graph;
+  made.micro_batches = 2;
+  made.unit_names.clear();
+  for (const std::string& name : graph.unit_names)
+    for (const char* part : {"0.", "1."}) made.unit_names.push_back(part + name);
+  // The first part's own copies of activations and inputs. It has no loss and no gradients of parameters.
+  std::vector<TensorId> copy(graph.tensors.size(), no_id);
+  const auto copy_of = [&](TensorId id) {
+    const Tensor& tensor = graph.tensor(id);
+    if (tensor.kind != TensorKind::activation && tensor.kind != TensorKind::input) return id;
+    if (copy[id] == no_id) {
+      copy[id] = static_cast<TensorId>(made.tensors.size());
+      made.tensors.push_back(tensor);
+      made.tensors.back().name = "0." + tensor.name;
+    }
+    return copy[id];
+  };
+  std::vector<Op> forward[2], backward[2], update;
+  std::vector<TensorId> sums;
+  for (const Op& op : graph.ops)
+    if (op.phase == Phase::update && sums.empty()) sums = op.reads;  // of the clip op
+  for (const Op& op : graph.ops) {
+    if (op.phase == Phase::update) {
+      update.push_back(op);
+      continue;
+    }
+    for (const std::uint32_t part : {0U, 1U}) {
+      Op own = op;
+      own.unit = 2 * op.unit + part;
+      if (part == 0) {
+        own.name = "0." + op.name;
+        std::erase_if(own.writes, [&](TensorId id) {
+          return graph.kind_of(id) == TensorKind::gradient ||
+                 std::find(sums.begin(), sums.end(), id) != sums.end();
+        });
+        for (TensorId& id : own.reads) id = copy_of(id);
+        for (TensorId& id : own.writes) id = copy_of(id);
+        if (own.writes.empty()) continue;
+      }
+      (op.phase == Phase::forward ? forward : backward)[part].push_back(own);
+    }
+  }
+  const auto append = [](std::vector<Op>& ops, const std::vector<Op>& more) {
+    ops.insert(ops.end(), more.begin(), more.end());
+  };
+  two.forwards_first = made;
+  two.forwards_first.micro_batches = 1;
+  two.forwards_first.ops.clear();
+  for (const auto& ops : {forward[0], forward[1], backward[0], backward[1], update})
+    append(two.forwards_first.ops, ops);
+  // Program order is half-block by half-block.
+  made.ops.clear();
+  const auto half_blocks = static_cast<std::uint32_t>(graph.unit_names.size());
+  for (const auto* phase : {&forward, &backward})
+    for (std::uint32_t k = 0; k < half_blocks; ++k)
+      for (const std::uint32_t part : {0U, 1U})
+        for (const Op& op : (*phase)[part])
+          if (op.unit / 2 == (phase == &forward ? k : half_blocks - 1 - k)) made.ops.push_back(op);
+  append(made.ops, update);
+  return two;
+}
+
 }  // namespace stowage::oracle

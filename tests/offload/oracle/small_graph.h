@@ -45,4 +45,11 @@ Instance frozen_instance(std::uint64_t seed);
 // The same with this many units, each with a parameter.
 Instance sized_instance(std::uint64_t seed, int units);
 
+// A step of two micro-batches, which use the same parameters. The second one makes their gradients.
+struct TwoParts {
+  Graph graph;
+  Graph forwards_first;  // the same ops as a program of one part: both forwards, then both backwards
+};
+TwoParts in_two_parts(const Graph& graph);
+
 }  // namespace stowage::oracle

@@ -7,6 +7,7 @@
 #include "offload/plan/decisions/extreme_choices.h"
 #include "offload/plan/problem/settings.h"
 #include "offload/plan/schedule/candidate.h"
+#include "stowage/error.h"
 #include "stowage/models.h"
 #include "stowage/planner.h"
 #include "tests/support/graph_queries.h"
@@ -45,7 +46,7 @@ Plan made(const Graph& graph, const Machine& machine, Bytes device,
   return plan;
 }
 
-constexpr MicroBatchOrder orders[] = {MicroBatchOrder::layer_major, MicroBatchOrder::batch_major};
+constexpr MicroBatchOrder orders[] = {MicroBatchOrder::layer_major, MicroBatchOrder::ahead(1)};
 
 Machine with_link(double bytes_per_second) {
   Machine machine;
@@ -84,7 +85,7 @@ std::map<std::string, Transfers> transfers_each_unit(const Graph& graph, MicroBa
 TEST(MicroBatchPlans, LayerMajorBringsWeightsInOnceForAllMicroBatches) {
   const Graph graph = make_gpt(parts);
   const auto layer = transfers_each_unit(graph, MicroBatchOrder::layer_major, TensorKind::parameter);
-  const auto batch = transfers_each_unit(graph, MicroBatchOrder::batch_major, TensorKind::parameter);
+  const auto batch = transfers_each_unit(graph, MicroBatchOrder::ahead(1), TensorKind::parameter);
   const auto whole = transfers_each_unit(make_gpt(1), MicroBatchOrder::layer_major, TensorKind::parameter);
   for (const char* of : {"attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj"}) {
     const std::string name = "h.0." + std::string(of) + ".weight";
@@ -97,7 +98,7 @@ TEST(MicroBatchPlans, LayerMajorBringsWeightsInOnceForAllMicroBatches) {
 TEST(MicroBatchPlans, BatchMajorBringsSumsOfGradientsInAgain) {
   const Graph graph = make_gpt(parts);
   const auto layer = transfers_each_unit(graph, MicroBatchOrder::layer_major, TensorKind::gradient);
-  const auto batch = transfers_each_unit(graph, MicroBatchOrder::batch_major, TensorKind::gradient);
+  const auto batch = transfers_each_unit(graph, MicroBatchOrder::ahead(1), TensorKind::gradient);
   EXPECT_EQ(layer.at("h.0.mlp.c_fc.weight.grad"), (Transfers{0, 1}));
   EXPECT_EQ(batch.at("h.0.mlp.c_fc.weight.grad"), (Transfers{parts - 1, parts}));
 }
@@ -124,10 +125,10 @@ TEST(MicroBatchPlans, TheGradientOfTiedWeightsWaitsOnTheHostUnlessTheyAreHeld) {
 TEST(MicroBatchPlans, LayerMajorWhereTheLinkBinds) {
   const Graph graph = make_gpt(parts);
   const Machine machine = with_link(1e8);
-  const Bytes least = minimum_bytes(graph, machine, {.order = MicroBatchOrder::batch_major});
+  const Bytes least = minimum_bytes(graph, machine, {.order = MicroBatchOrder::ahead(1)});
   for (Bytes budget : {least + least / 2, 2 * least}) {
     const Plan plan = made(graph, machine, budget);
-    const Plan batch_major = made(graph, machine, budget, MicroBatchOrder::batch_major);
+    const Plan batch_major = made(graph, machine, budget, MicroBatchOrder::ahead(1));
     EXPECT_EQ(plan.order, MicroBatchOrder::layer_major);
     EXPECT_LT(plan.predicted_step_seconds, batch_major.predicted_step_seconds);
     EXPECT_LT(plan.h2d_bytes, batch_major.h2d_bytes);
@@ -142,7 +143,7 @@ TEST(MicroBatchPlans, BatchMajorWhereItKeepsTheActivationsThatLayerMajorCannot) 
   const Bytes need = need_bytes(graph, machine);
   const Plan plan = made(graph, machine, need);
   const Plan layer_major = made(graph, machine, need, MicroBatchOrder::layer_major);
-  EXPECT_EQ(plan.order, MicroBatchOrder::batch_major);
+  EXPECT_EQ(plan.order, MicroBatchOrder::ahead(1));
   EXPECT_LT(plan.predicted_step_seconds, layer_major.predicted_step_seconds);
   // The need is that of one micro-batch and the weights, less than that of the whole batch.
   EXPECT_LT(need, need_bytes(make_gpt(1, 64), machine));
@@ -239,7 +240,7 @@ TEST(MicroBatchPlans, UnitsThatTurnAreNotReplayed) {
     return graph.op(test::op_named(graph, "micro." + std::to_string(part) + ".ln_f")).unit;
   };
   const RecomputeAnalysis layer = analyse_recompute(graph, MicroBatchOrder::layer_major);
-  const RecomputeAnalysis batch = analyse_recompute(graph, MicroBatchOrder::batch_major);
+  const RecomputeAnalysis batch = analyse_recompute(graph, MicroBatchOrder::ahead(1));
   for (std::uint32_t part : {0U, 1U}) {
     EXPECT_TRUE(layer.units[head(part)].ops.empty());
     EXPECT_TRUE(batch.units[head(part)].ops.empty());
@@ -247,8 +248,40 @@ TEST(MicroBatchPlans, UnitsThatTurnAreNotReplayed) {
 }
 
 TEST(MicroBatchPlans, TheOrderSurvivesJson) {
-  const Plan plan = made(make_gpt(2), {}, unlimited, MicroBatchOrder::batch_major);
+  const Plan plan = made(make_gpt(2), {}, unlimited, MicroBatchOrder::ahead(1));
   EXPECT_EQ(plan_from_json(to_json(plan)), plan);
+}
+
+// Of large micro-batches, whose activations outweigh the gradients that backward leaves.
+TEST(MicroBatchPlans, EachForwardAheadKeepsOneMoreMicroBatchsActivations) {
+  const Graph graph = make_gpt(parts, 64);
+  Bytes before = 0;
+  for (std::uint32_t forwards = 1; forwards <= parts; ++forwards) {
+    const auto planned =
+        make_plan(graph, {}, {}, {.policy = Policy::none, .order = MicroBatchOrder::ahead(forwards)});
+    const Plan& plan = std::get<Plan>(planned);
+    EXPECT_EQ(plan.order, MicroBatchOrder::ahead(forwards));
+    EXPECT_THAT(validate(graph, plan, {}), ::testing::IsEmpty());
+    EXPECT_GT(plan.device_peak_bytes, before + before / 8) << forwards;
+    before = plan.device_peak_bytes;
+  }
+}
+
+TEST(MicroBatchPlans, AnOrderAheadIsPlannedWhereItIsNamed) {
+  const Graph graph = make_gpt(parts);
+  const Machine machine = with_link(1e9);
+  for (const std::uint32_t forwards : {2U, parts}) {
+    const auto order = MicroBatchOrder::ahead(forwards);
+    Planner planner(graph, machine, {.order = order});
+    const Bytes least = planner.minimum_bytes(), need = planner.need_bytes();
+    for (const Bytes budget : {least, (least + need) / 2, need}) {
+      const Plan plan = made(graph, machine, budget, order);
+      EXPECT_LE(plan.lower_bound_seconds, plan.predicted_step_seconds * (1 + 1e-9)) << budget;
+    }
+    EXPECT_TRUE(std::holds_alternative<Infeasible>(planner.answer({least - 1, unlimited}).outcome));
+  }
+  for (const std::uint32_t forwards : {0U, parts + 1})
+    EXPECT_THROW(make_plan(graph, machine, {}, {.order = MicroBatchOrder::ahead(forwards)}), InvalidInput);
 }
 
 }  // namespace

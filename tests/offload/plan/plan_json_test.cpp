@@ -102,6 +102,25 @@ TEST(PlanJson, OlderVersionsAreRead) {
   EXPECT_THAT(message_of(json.dump()), HasSubstr("plan.buckets[0] has unknown keys"));
 }
 
+TEST(PlanJson, OrdersOfMicroBatchesReadBack) {
+  Plan plan = full_plan();
+  const auto text_with = [&](const std::string& order) {
+    std::string text = to_json(plan);
+    const std::string usual = "\"layer_major\"";
+    return text.replace(text.find(usual), usual.size(), '"' + order + '"');
+  };
+  EXPECT_EQ(plan_from_json(text_with("batch_major")).order, MicroBatchOrder::ahead(1));
+  EXPECT_EQ(plan_from_json(text_with("ahead 1")).order, MicroBatchOrder::ahead(1));
+  EXPECT_EQ(plan_from_json(text_with("ahead 4294967295")).order, MicroBatchOrder::ahead(4294967295));
+  for (const char* wrong : {"", "ahead", "ahead ", "ahead 0", "ahead -1", "ahead +1", "ahead  1", "ahead 1 ",
+                            "ahead 4294967296", "ahead 1.5", "layer"})
+    EXPECT_THAT(message_of(text_with(wrong)), HasSubstr("order")) << wrong;
+  for (const std::uint32_t forwards : {1U, 2U, 77U}) {
+    plan.order = MicroBatchOrder::ahead(forwards);
+    EXPECT_EQ(plan_from_json(to_json(plan)), plan);
+  }
+}
+
 TEST(PlanJson, SpeculatedUpdatesHaveRecordsWithinTheirBytes) {
   Plan plan = full_plan();
   plan.undo_bytes = 4096;

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "stowage/error.h"
 #include "stowage/graph_builder.h"
 #include "tests/support/graph_queries.h"
 #include "tests/support/small_graph.h"
@@ -59,20 +60,47 @@ std::vector<std::string> stages(const Graph& graph, const std::vector<OpId>& ord
 TEST(ExecutionOrder, OneMicroBatchHasTheProgramsOrderAlone) {
   const Graph graph = split_graph(1);
   EXPECT_THAT(possible_orders(graph), ElementsAre(MicroBatchOrder::layer_major));
-  EXPECT_EQ(execution_order(graph, MicroBatchOrder::batch_major),
+  EXPECT_EQ(execution_order(graph, MicroBatchOrder::ahead(1)),
             execution_order(graph, MicroBatchOrder::layer_major));
 }
 
 TEST(ExecutionOrder, GoesThroughHalfBlocksOrThroughMicroBatches) {
   const Graph graph = split_graph(2);
-  EXPECT_THAT(possible_orders(graph),
-              ElementsAre(MicroBatchOrder::layer_major, MicroBatchOrder::batch_major));
+  EXPECT_THAT(possible_orders(graph), ElementsAre(MicroBatchOrder::layer_major, MicroBatchOrder::ahead(1)));
   EXPECT_THAT(stages(graph, execution_order(graph, MicroBatchOrder::layer_major)),
               ElementsAre("forward 0", "forward 1",                              // the first half-block
                           "forward 0", "backward 0", "forward 1", "backward 1",  // the second
                           "backward 0", "backward 1", "update"));
-  EXPECT_THAT(stages(graph, execution_order(graph, MicroBatchOrder::batch_major)),
+  EXPECT_THAT(stages(graph, execution_order(graph, MicroBatchOrder::ahead(1))),
               ElementsAre("forward 0", "backward 0", "forward 1", "backward 1", "update"));
+}
+
+TEST(ExecutionOrder, GoesSomeForwardsAheadAndThenInTurn) {
+  const Graph graph = split_graph(4);
+  EXPECT_THAT(stages(graph, execution_order(graph, MicroBatchOrder::ahead(2))),
+              ElementsAre("forward 0", "forward 1", "backward 0", "forward 2", "backward 1", "forward 3",
+                          "backward 2", "backward 3", "update"));
+  EXPECT_THAT(stages(graph, execution_order(graph, MicroBatchOrder::ahead(4))),
+              ElementsAre("forward 0", "forward 1", "forward 2", "forward 3", "backward 0", "backward 1",
+                          "backward 2", "backward 3", "update"));
+}
+
+TEST(ExecutionOrder, RefusesForwardsThatThereAreNot) {
+  const Graph graph = split_graph(4), handed_on = split_graph(4, true);
+  for (std::uint32_t forwards : {1U, 2U, 4U}) {
+    EXPECT_TRUE(is_possible(graph, MicroBatchOrder::ahead(forwards)));
+    EXPECT_NO_THROW(require_possible(graph, MicroBatchOrder::ahead(forwards)));
+  }
+  for (std::uint32_t forwards : {0U, 5U}) {
+    EXPECT_FALSE(is_possible(graph, MicroBatchOrder::ahead(forwards)));
+    EXPECT_THROW(require_possible(graph, MicroBatchOrder::ahead(forwards)), InvalidInput);
+  }
+  // The first micro-batch's backward needs the second one's, which needs the third one's.
+  EXPECT_FALSE(is_possible(handed_on, MicroBatchOrder::ahead(2)));
+  EXPECT_FALSE(is_possible(handed_on, MicroBatchOrder::ahead(4)));
+  EXPECT_THROW(require_possible(handed_on, MicroBatchOrder::ahead(2)), InvalidInput);
+  // A graph of one order has it, where one of the two usual ones is named.
+  EXPECT_NO_THROW(require_possible(handed_on, MicroBatchOrder::ahead(1)));
 }
 
 // The first micro-batch's backward needs the second one's.

@@ -16,7 +16,7 @@
 namespace stowage {
 namespace {
 
-constexpr MicroBatchOrder both_orders[] = {MicroBatchOrder::layer_major, MicroBatchOrder::batch_major};
+constexpr MicroBatchOrder both_orders[] = {MicroBatchOrder::layer_major, MicroBatchOrder::ahead(1)};
 
 Graph grouped_gpt(std::int64_t micro_batches, std::int64_t groups) {
   GraphBuilder builder;
@@ -68,7 +68,7 @@ TEST(PartialSums, HaveABucketForEachLevelOfTheTree) {
     EXPECT_EQ(counts.buckets.size(), 3U) << to_string(order);
   }
   // If each gradient group is one micro-batch, every other sum is added at once.
-  const Counts single = counts_of(grouped_gpt(8, 8), MicroBatchOrder::batch_major, "h.0.mlp.c_fc.weight");
+  const Counts single = counts_of(grouped_gpt(8, 8), MicroBatchOrder::ahead(1), "h.0.mlp.c_fc.weight");
   EXPECT_EQ(single.groups.size(), 3U);
   EXPECT_EQ(single.buckets.size(), 2U);
 }
@@ -78,7 +78,7 @@ TEST(PartialSums, OfTheUsesOfATiedTableShareBucketsWhereTheyCan) {
   const Graph graph = grouped_gpt(16, 8);
   EXPECT_EQ(counts_of(graph, MicroBatchOrder::layer_major, "wte.weight").groups.size(), 15U);
   EXPECT_EQ(counts_of(graph, MicroBatchOrder::layer_major, "wte.weight").buckets.size(), 4U);
-  EXPECT_EQ(counts_of(graph, MicroBatchOrder::batch_major, "wte.weight").buckets.size(), 7U);
+  EXPECT_EQ(counts_of(graph, MicroBatchOrder::ahead(1), "wte.weight").buckets.size(), 7U);
 }
 
 // Expects that partial sums which share bytes without an alias are used one after another, from the first op
@@ -122,7 +122,7 @@ TEST(PartialSums, NoTwoOfABucketAreNeededAtATime) {
 // which there are as many as gradient groups.
 Bytes least_host_bytes(const Graph& graph) {
   const Machine machine;
-  const Problem problem = make_problem(graph, machine, {}, MicroBatchOrder::batch_major);
+  const Problem problem = make_problem(graph, machine, {}, MicroBatchOrder::ahead(1));
   Choices choices = lowest_choices(problem);
   Bytes bytes = host_bytes(problem, Sketcher(problem, choices).serial().draft);
   for (BucketId bucket = 0; bucket < problem.layout.buckets.size(); ++bucket)
@@ -141,7 +141,7 @@ TEST(PartialSums, TakeHostMemoryByTheDepthOfTheTree) {
 
 // Returns the problem with buckets for these groups of bytes.
 Problem problem_of(const Graph& graph, const Machine& machine, const std::vector<TensorId>& groups) {
-  Problem problem = make_problem(graph, machine, {}, MicroBatchOrder::batch_major);
+  Problem problem = make_problem(graph, machine, {}, MicroBatchOrder::ahead(1));
   problem.layout = make_buckets(graph, groups, {});
   problem.items = activation_items(graph, problem.analysis, problem.layout);
   problem.sizes.assign(problem.layout.buckets.size(), {});
@@ -155,7 +155,7 @@ Problem problem_of(const Graph& graph, const Machine& machine, const std::vector
 TEST(PartialSums, TakeNoMoreOfDeviceAndLinkThanInBucketsOfTheirOwn) {
   const Graph graph = grouped_gpt(16, 8);
   const Machine machine;
-  const RecomputeAnalysis analysis = analyse_recompute(graph, MicroBatchOrder::batch_major);
+  const RecomputeAnalysis analysis = analyse_recompute(graph, MicroBatchOrder::ahead(1));
   struct Found {
     Bytes peak = 0;
     std::ptrdiff_t in = 0, out = 0;
@@ -185,10 +185,10 @@ TEST(PartialSums, ThatTakeOneAnothersBytesAreRejected) {
     const Problem problem = problem_of(graph, machine, groups);
     return validate(graph, complete(problem, Sketcher(problem, lowest_choices(problem)).serial().draft), {});
   };
-  std::vector<TensorId> groups = byte_groups(graph, analyse_recompute(graph, MicroBatchOrder::batch_major));
+  std::vector<TensorId> groups = byte_groups(graph, analyse_recompute(graph, MicroBatchOrder::ahead(1)));
   EXPECT_THAT(violations(groups), ::testing::IsEmpty());
   const std::set<TensorId> buckets =
-      counts_of(graph, MicroBatchOrder::batch_major, "h.0.mlp.c_fc.weight").buckets;
+      counts_of(graph, MicroBatchOrder::ahead(1), "h.0.mlp.c_fc.weight").buckets;
   std::replace(groups.begin(), groups.end(), *std::next(buckets.begin()), *buckets.begin());
   EXPECT_THAT(violations(groups), ::testing::Contains(::testing::HasSubstr("stands there instead")));
 }

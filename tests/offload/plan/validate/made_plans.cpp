@@ -58,7 +58,7 @@ void for_each_made_plan(std::uint64_t first, std::uint64_t last,
     make_plans("random graph " + std::to_string(seed), random_graph(seed), seed, use);
   }
   make_plans("GPT", small_gpt(1), first, use);
-  for (MicroBatchOrder order : {MicroBatchOrder::layer_major, MicroBatchOrder::batch_major})
+  for (MicroBatchOrder order : {MicroBatchOrder::layer_major, MicroBatchOrder::ahead(1)})
     make_plans("GPT " + std::string(to_string(order)), small_gpt(2), first, use, order);
 }
 
