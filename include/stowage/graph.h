@@ -119,6 +119,8 @@ struct Op {
 };
 // True for the kernels that a Communicator makes, `gather` and `exchange` (launch_table.h).
 inline bool is_collective(const Op& op) { return op.kernel == "gather" || op.kernel == "exchange"; }
+// True for the kernels that move values between the stages of a pipeline, `send` and `receive`.
+inline bool is_between_stages(const Op& op) { return op.kernel == "send" || op.kernel == "receive"; }
 
 // The part of the batch that a graph computes: number `rank` of `ranks` equal, consecutive parts.
 struct BatchShare {
@@ -159,7 +161,9 @@ struct Graph {
   // `exchange` bring the other ranks' shares (Communicator). The graphs of all ranks are alike but for
   // attributes and initializers, so one plan serves all.
   BatchShare share{};
-  TensorId loss = no_id;  // f64 scalar, written by a forward or backward op; copied to the host every step
+  // f64 scalar, written by a forward or backward op; copied to the host every step. no_id in a stage of a
+  // pipeline that is not the last.
+  TensorId loss = no_id;
   TensorId clip = no_id;  // f64 {2}: global gradient norm, scale; written by the "clip" op
   std::int64_t samples = 0, tokens = 0;  // per step, for reports; 0: not known
 

@@ -143,6 +143,9 @@
 // Attributes `key`, `sequence`, `heads`, `key_heads`, `causal`, `window`, `documents`, `padding_at_end`,
 // `chunk`, `first_row`, `vocabulary`, `transposed`, `rows`, `count`, `original_positions`, `pieces` and
 // `piece` are integers; the others are doubles unless quoted.
+// The kernels of a pipeline's stages, of which no table here has code:
+//   receive           -> values...: as another stage has sent them in this step
+//   send              values... -> (nothing): to the stages that receive them
 // Two kernels have no code in a table, since the engine has its Communicator make them:
 //   gather            share[S] -> whole[E]: the shares of all ranks, in their order, up to E elements
 //   exchange          whole[E] -> shares[N,S]: in row q, from rank q, the elements of this rank's share; the

@@ -28,7 +28,7 @@ void check_host_values(const Graph& graph, const Plan& plan, const Places& place
     return id < graph.tensors.size() && places.bucket[id] != no_id &&
            plan.buckets[places.bucket[id]].on_host();
   };
-  if (!on_host(graph.loss)) report.add("the loss has no place on the host");
+  if (graph.loss != no_id && !on_host(graph.loss)) report.add("the loss has no place on the host");
   if (!on_host(graph.clip)) report.add("the gradient norm has no place on the host");
   for (const Op& op : graph.ops)
     for (const TensorId id : op.reads)
@@ -139,6 +139,7 @@ void check_loss_scale(const StepOptions& options, std::uint64_t steps) {
 }
 
 InstructionId loss_offload(const Graph& graph, const Plan& plan, std::span<const TensorPlace> places) {
+  if (graph.loss == no_id) return plan.gate;
   InstructionId last = no_id;
   for (InstructionId id = 0; id < plan.gate; ++id) {
     const Instruction& instruction = plan.instructions[id];

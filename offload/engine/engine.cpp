@@ -275,7 +275,7 @@ StepReport Engine::Implementation::read_report() const {
   };
   StepReport report;
   report.step = completed_;
-  std::memcpy(&report.loss, host_value(graph_.loss), sizeof report.loss);
+  if (graph_.loss != no_id) std::memcpy(&report.loss, host_value(graph_.loss), sizeof report.loss);
   std::memcpy(&report.grad_norm, host_value(graph_.clip), sizeof report.grad_norm);
   std::memcpy(&report.clip_scale, host_value(graph_.clip) + sizeof report.grad_norm,
               sizeof report.clip_scale);

@@ -257,7 +257,8 @@ Bytes efficient_bucket_bytes(const Machine& machine) {
 
 BucketLayout make_buckets(const Graph& graph, const std::vector<TensorId>& groups,
                           const BucketOptions& options) {
-  if (graph.clip == no_id || graph.loss == no_id)
+  const bool is_stage = std::any_of(graph.ops.begin(), graph.ops.end(), is_between_stages);
+  if (graph.clip == no_id || (graph.loss == no_id && !is_stage))
     throw InvalidInput("cannot plan a graph without a loss and an update phase; use GraphBuilder::finish");
   LayoutBuilder builder(graph, groups);
   std::vector<ParameterUse> uses = parameters_in_use_order(graph, builder.layout().slice_number);
@@ -278,7 +279,7 @@ BucketLayout make_buckets(const Graph& graph, const std::vector<TensorId>& group
     if (op.phase == Phase::update &&
         std::find(op.writes.begin(), op.writes.end(), graph.clip) != op.writes.end())
       builder.together("square_sums", BucketRole::square_sums, op.reads);
-  builder.single(graph.loss, BucketRole::loss);
+  if (graph.loss != no_id) builder.single(graph.loss, BucketRole::loss);
   builder.single(graph.clip, BucketRole::clip);
   const std::vector<std::vector<TensorId>> slices = graph.slices();
   for (TensorId id = 0; id < graph.tensors.size(); ++id)
@@ -306,8 +307,9 @@ std::vector<LaneRole> op_lanes(const Graph& graph) {
     const bool follows = op.phase == Phase::backward && !op.reads.empty() &&
                          std::all_of(op.reads.begin(), op.reads.end(),
                                      [&](TensorId read) { return came_from_peers[read] != 0; });
-    if (!is_collective(op) && !follows) continue;
+    if (!is_collective(op) && !is_between_stages(op) && !follows) continue;
     lanes[id] = LaneRole::peer;
+    if (is_between_stages(op)) continue;
     for (const TensorId written : op.writes) came_from_peers[written] = 1;
   }
   return lanes;

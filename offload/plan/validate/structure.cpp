@@ -16,10 +16,11 @@ void check_op_fields(const Graph& graph, const Plan& plan, InstructionId id, Rep
   const Instruction& instruction = plan.instructions[id];
   if (instruction.op >= graph.ops.size()) {
     report.add(fmt::format("{} has no op of the graph", report.instruction(id)));
-  } else if (is_collective(graph.op(instruction.op)) && instruction.lane != LaneRole::peer) {
+  } else if ((is_collective(graph.op(instruction.op)) || is_between_stages(graph.op(instruction.op))) &&
+             instruction.lane != LaneRole::peer) {
     report.add(
-        fmt::format("{} exchanges bytes with other ranks, and is not on the peer lane: two ranks may come "
-                    "to it in different orders",
+        fmt::format("{} exchanges bytes with other devices, and is not on the peer lane: two of them may "
+                    "come to it in different orders",
                     report.instruction(id)));
   }
   if (instruction.kind != InstructionKind::speculate && instruction.part != ByteRange{}) {

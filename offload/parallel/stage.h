@@ -1,0 +1,28 @@
+// Stages of a pipeline: each runs some consecutive half-blocks of a training step, forward and backward.
+//
+// A stage is a graph, so that the planner can say what one device needs for it, keeps, offloads and rebuilds.
+// No program here runs the stages of a model together yet.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "stowage/graph.h"
+
+namespace stowage {
+
+// Returns the step of half-blocks [first, last): all of the graph's ops with these half-blocks, and the
+// updates of their parameters. All half-blocks are the graph itself.
+// - A value that another stage makes is *received* (`receive`, launch_table.h), one op for each micro-batch
+//   that reads it; one that another stage reads is *sent*. Both are ops of the peer lane. Backward begins at
+//   received gradients. Values of a whole step, such as a table, are received once.
+// - A parameter that several stages use belongs to the one with its first half-block. The others receive its
+//   values and send their part of its gradient.
+// - Every stage receives the parts of the norm of all others, so that each clips by the whole norm.
+// - The stage of the last half-block alone has the loss; Graph::loss of the others is no_id.
+// Stages are to be run ahead(w) (MicroBatchOrder) with w no greater than in any stage before: stage s of p
+// ahead(min(micro-batches, p - s)), for one. Then no two stages wait for each other, whatever the partition.
+// Throws InvalidInput for an empty or impossible range, and for a graph without an update phase.
+Graph stage_of(const Graph& graph, std::uint32_t first, std::uint32_t last);
+
+}  // namespace stowage
