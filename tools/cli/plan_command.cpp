@@ -13,6 +13,7 @@
 #include "tools/choices/machine_choice.h"
 #include "tools/cli/files.h"
 #include "tools/cli/largest_shape.h"
+#include "tools/cli/model_options.h"
 #include "tools/cli/plan_compare.h"
 #include "tools/console/text.h"
 
@@ -27,19 +28,11 @@ void add_model(CLI::App& plan, PlanCommand& command) {
   const auto add = [&](const char* flag, std::string& word, const char* text, const char* type) {
     return plan.add_option(flag, word, text)->group(group)->type_name(type);
   };
-  add("--gpt", model.gpt, "LAYERSxWIDTH, gpt2[-medium|-large|-xl], 1.3b, 2.7b, 6.7b, 13b, 30b, 66b, 175b",
-      "MODEL");
-  add("--bert", model.bert, "LAYERSxWIDTH, base or large", "MODEL");
-  add("--model", model.model,
-      "a model of Hugging Face: the folder of its config.json (no weights are needed), or a name: gpt2…, "
-      "llama3.2-1b or -3b, llama3-8b, mistral-7b, qwen2.5-0.5b to -14b, qwen3-0.6b to -14b",
-      "DIR|NAME");
+  add_model_options(plan, group, model);
   plan.add_flag("--max-model", command.max_model, "the largest GPT, between 12x768 and 175b, that fits")
       ->group(group);
   group = "Its shape";
-  add("--heads", model.heads, "attention heads (the model's own, or width / 64)", "N");
-  add("--sequence", model.sequence, "tokens per sample (1024, of bert 512; of --model at most 4096)", "N");
-  add("--batch", model.batch, "samples per step (8; of --model 1)", "N");
+  add_shape_options(plan, group, model);
   add("--micro-batches", model.micro_batches,
       "equal parts of the batch, gradients summed over them (as many as gradient groups; of bert 2 at least)",
       "N");
@@ -47,18 +40,6 @@ void add_model(CLI::App& plan, PlanCommand& command) {
       "groups of micro-batches whose sums are added in a tree, a power of two (as many as devices)", "N");
   add("--devices", model.devices,
       "devices that train it together, each on its part of the batch: a power of two (1)", "N");
-  add("--vocabulary", model.vocabulary, "tokens there are (50304, of bert 30528)", "N");
-  add("--head-chunk", model.head_chunk,
-      "tokens whose logits exist at once, where the head is whole: more are faster and take more memory "
-      "(2048 "
-      "to 8192, by width and batch)",
-      "N");
-  add("--table-rows", model.table_rows,
-      "rows of a block of the embedding and head of a Llama or its relatives, 0: whole (16384)", "N");
-  add("--moments", model.moments,
-      "type of AdamW's moments of matrices: f32 (as it is), bf16 or 8bit, which give other numbers", "NAME");
-  add("--type", model.type, "f32, bf16 or fp16 (bf16 where --machine is a card that has it, else f32)",
-      "NAME");
 }
 
 void add_answer(CLI::App& plan, const char* group, PlanCommand& command) {

@@ -1,0 +1,232 @@
+#include "tools/cli/model_costs.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "offload/parallel/layer_choice.h"
+#include "offload/parallel/stage.h"
+#include "offload/plan/bound/bound.h"
+#include "stowage/error.h"
+#include "tools/report/tally.h"
+
+namespace stowage {
+
+struct ModelCosts::Node {
+  Cluster cluster;
+  Budget budget;  // of each device
+};
+
+struct ModelCosts::Layers {
+  PrefixSums sums;
+  std::vector<int> kind;  // by half-block: equal for half-blocks with equal sums
+};
+
+struct ModelCosts::Stage {
+  std::optional<double> bound;
+  bool planned = false;
+  std::optional<StagePlan> plan;
+};
+
+namespace {
+
+std::vector<int> kinds_of(const std::vector<HalfBlockSums>& sums) {
+  std::vector<int> kinds;
+  std::vector<HalfBlockSums> known;
+  for (const HalfBlockSums& of : sums) {
+    const auto found = std::find(known.begin(), known.end(), of);
+    kinds.push_back(static_cast<int>(found - known.begin()));
+    if (found == known.end()) known.push_back(of);
+  }
+  return kinds;
+}
+
+// Sets the seconds of gathers and exchanges among the parts of a stage on several nodes, where the machine's
+// link to its peers does not say them.
+void set_peer_seconds(const GridShape& shape, int stage, const Cluster& cluster, Graph& graph) {
+  if (cluster.nodes == 1) return;
+  const Link next = link_to_next_stage(cluster, shape.parts, 1, std::min(stage, shape.stages - 2));
+  for (Op& op : graph.ops) {
+    if (is_between_stages(op)) {
+      op.cost.seconds = next.latency_seconds + op.cost.peer_bytes / next.bytes_per_second;
+    } else if (is_collective(op) && shape.parts > 1) {
+      const auto kind = op.kernel == "gather" ? CollectiveKind::gather : CollectiveKind::exchange;
+      const double whole = op.cost.peer_bytes * shape.parts / (shape.parts - 1);
+      op.cost.seconds = cluster.machine.launch_seconds +
+                        collective_seconds(kind, whole, data_group(shape.parts, 1), cluster);
+    }
+  }
+}
+
+// Graphs of more units take the planner many minutes.
+constexpr std::int64_t most_units = 8192;
+
+StagePlan stage_plan(const Graph& graph, const Plan& plan, Bytes peak) {
+  const PlanTally where = tally(graph, plan);
+  StagePlan of;
+  of.seconds = plan.predicted_step_seconds;
+  of.bound_seconds = plan.lower_bound_seconds;
+  of.stall_seconds = plan.predicted_stall_seconds;
+  of.bound_by = plan.bound_by;
+  of.order = plan.order;
+  of.peak = peak;
+  of.host = plan.host_bytes;
+  of.resident = where.resident.bytes;
+  of.streamed = where.streamed.bytes + where.held.bytes;
+  of.kept = where.kept.bytes;
+  of.offloaded = where.offloaded.bytes;
+  of.recomputed = where.recomputed.bytes;
+  return of;
+}
+
+}  // namespace
+
+ModelCosts::ModelCosts(const ClusterQuestion& question) : question_(question) {
+  ModelSpec one = question.model;
+  one.config.ranks = one.config.gradient_groups = one.config.micro_batches = one.config.batch = 1;
+  names_ = build(one).unit_names;
+}
+ModelCosts::~ModelCosts() = default;
+
+std::string ModelCosts::name_of(std::uint32_t number) const { return names_.at(number); }
+
+const ModelCosts::Node& ModelCosts::node_of(const GridShape& shape) {
+  const int at_work = std::min(question_.devices_per_node, shape.devices());
+  std::unique_ptr<Node>& node = nodes_[at_work];
+  if (node) return *node;
+  node = std::make_unique<Node>();
+  node->cluster =
+      cluster_of(question_.machine, question_.model.type, at_work, question_.nodes, question_.network);
+  const Bytes card = question_.machine.device_bytes > 0 ? question_.machine.device_bytes : unlimited;
+  node->budget.device = question_.device_memory.value_or(card);
+  const Bytes host = question_.host_memory.value_or(host_budget_for(question_.machine, at_work));
+  node->budget.host = host == unlimited ? unlimited : host / static_cast<Bytes>(at_work);
+  return *node;
+}
+
+bool ModelCosts::may_plan(const GridShape& shape) {
+  return shape.micro_batches * static_cast<std::int64_t>(half_blocks()) <= most_units * shape.stages;
+}
+
+Budget ModelCosts::budget(const GridShape& shape) { return node_of(shape).budget; }
+
+StageRoom ModelCosts::room(const GridShape& shape) {
+  const Node& node = node_of(shape);
+  return {&node.cluster.machine, node.cluster.machine.arena_in(node.budget.device), node.budget.host};
+}
+
+double ModelCosts::send_seconds(const GridShape& shape, int stage, double bytes) {
+  const Cluster& cluster = node_of(shape).cluster;
+  const Link link =
+      cluster.nodes > 1 ? link_to_next_stage(cluster, shape.parts, 1, stage) : cluster.machine.peer;
+  return link.latency_seconds + bytes / link.bytes_per_second;
+}
+
+// Returns the step of one part: of all its micro-batches, and of all half-blocks.
+Graph ModelCosts::rank_graph(const GridShape& shape, const Node& node) const {
+  ModelSpec spec = question_.model;
+  spec.config.ranks = shape.parts;
+  spec.config.gradient_groups = shape.parts;
+  spec.config.micro_batches = shape.micro_batches * shape.parts;
+  spec.config.batch = spec.config.micro_batches * shape.samples;
+  Graph graph = build(spec);
+  set_op_seconds(question_.machine, question_.model.type, node.cluster.machine, graph);
+  return graph;
+}
+
+const Graph& ModelCosts::whole_graph(const GridShape& shape) {
+  if (!whole_ || whole_->first != shape) whole_.emplace(shape, rank_graph(shape, node_of(shape)));
+  return whole_->second;
+}
+
+Graph ModelCosts::stage_graph(const GridShape& shape, int stage, std::uint32_t first, std::uint32_t last) {
+  Graph graph = stage_of(whole_graph(shape), first, last);
+  set_peer_seconds(shape, stage, node_of(shape).cluster, graph);
+  return graph;
+}
+
+const ModelCosts::Layers& ModelCosts::layers_of(const GridShape& shape) {
+  const int at_work = std::min(shape.devices(), question_.devices_per_node);
+  std::unique_ptr<Layers>& layers = layers_[{at_work, shape.parts, shape.samples}];
+  if (layers) return *layers;
+  GridShape one = shape;
+  one.micro_batches = 1;
+  const Node& node = node_of(shape);
+  Graph graph = rank_graph(one, node);
+  set_peer_seconds(one, 0, node.cluster, graph);
+  const std::vector<HalfBlockSums> sums = half_block_sums(graph, node.cluster.machine);
+  layers = std::make_unique<Layers>(Layers{PrefixSums(sums), kinds_of(sums)});
+  return *layers;
+}
+
+const PrefixSums& ModelCosts::sums(const GridShape& shape) { return layers_of(shape).sums; }
+
+// Stages of half-blocks alike, in the same order of micro-batches, have the same plan.
+ModelCosts::Stage& ModelCosts::stage_at(const GridShape& shape, int stage, std::uint32_t first,
+                                        std::uint32_t last) {
+  const Layers& layers = layers_of(shape);
+  std::string key = fmt::format("{} {} {} {} {} {}:", shape.parts, shape.samples, shape.micro_batches,
+                                shape.stages == 1 ? 0 : shape.ahead(stage),
+                                std::min(shape.devices(), question_.devices_per_node),
+                                question_.nodes > 1 ? stage * shape.parts % question_.devices_per_node : 0);
+  for (std::uint32_t block = first; block < last; ++block) key += fmt::format(" {}", layers.kind[block]);
+  std::unique_ptr<Stage>& found = stages_[key];
+  if (!found) found = std::make_unique<Stage>();
+  return *found;
+}
+
+double ModelCosts::bound_seconds(const GridShape& shape, int stage, std::uint32_t first, std::uint32_t last) {
+  Stage& of = stage_at(shape, stage, first, last);
+  if (of.bound) return *of.bound;
+  ++work_;
+  try {
+    const Graph graph = stage_graph(shape, stage, first, last);
+    const Node& node = node_of(shape);
+    const MicroBatchOrder order = shape.stages == 1 || shape.ahead(stage) == 1
+                                      ? MicroBatchOrder::layer_major
+                                      : MicroBatchOrder::ahead(shape.ahead(stage));
+    const Problem problem =
+        make_problem(graph, node.cluster.machine, {.target_bytes = 0}, order, question_.options.stop,
+                     question_.options.optimizer_in_backward ? EarlyUpdates::final : EarlyUpdates::undoable);
+    of.bound =
+        lower_bound(problem, {node.cluster.machine.arena_in(node.budget.device), node.budget.host}).seconds;
+  } catch (const Cancelled&) {
+    cancelled_ = true;
+    return 0;
+  }
+  return *of.bound;
+}
+
+std::optional<StagePlan> ModelCosts::plan(const GridShape& shape, int stage, std::uint32_t first,
+                                          std::uint32_t last) {
+  Stage& of = stage_at(shape, stage, first, last);
+  if (of.planned) return of.plan;
+  ++work_;
+  try {
+    const Graph graph = stage_graph(shape, stage, first, last);
+    const Node& node = node_of(shape);
+    PlanOptions options = question_.options;
+    if (shape.stages > 1) options.order = MicroBatchOrder::ahead(shape.ahead(stage));
+    Answer answer = Planner(graph, node.cluster.machine, options).answer(node.budget);
+    of.planned = true;
+    if (const auto* plan = std::get_if<Plan>(&answer.outcome))
+      of.plan = stage_plan(graph, *plan, answer.peak);
+  } catch (const Cancelled&) {
+    cancelled_ = true;
+  }
+  return of.plan;
+}
+
+std::vector<GridShape> shapes_of(const ClusterQuestion& question, std::uint32_t half_blocks) {
+  std::vector<GridShape> shapes;
+  const std::int64_t batch = question.model.config.batch;
+  for (int parts = 1; parts <= question.devices() && batch % parts == 0; parts *= 2)
+    for (int stages = 1; stages * parts <= question.devices() && stages <= static_cast<int>(half_blocks);
+         ++stages)
+      for (std::int64_t samples = 1; samples <= batch / parts; ++samples)
+        if (batch / parts % samples == 0)
+          shapes.push_back({stages, parts, samples, batch / parts / samples, GridOrder::one_f_one_b});
+  return shapes;
+}
+
+}  // namespace stowage
