@@ -13,6 +13,7 @@
 #include "tools/choices/machine_choice.h"
 #include "tools/cli/files.h"
 #include "tools/cli/largest_shape.h"
+#include "tools/cli/micro_batch_choice.h"
 #include "tools/cli/model_options.h"
 #include "tools/cli/plan_compare.h"
 #include "tools/console/text.h"
@@ -34,8 +35,9 @@ void add_model(CLI::App& plan, PlanCommand& command) {
   group = "Its shape";
   add_shape_options(plan, group, model);
   add("--micro-batches", model.micro_batches,
-      "equal parts of the batch, gradients summed over them (as many as gradient groups; of bert 2 at least)",
-      "N");
+      "equal parts of the batch, gradients summed over them (as many as gradient groups; of bert 2 at "
+      "least), or auto: plans 1 to 8 on each device, in each order, and answers for the fastest",
+      "N|auto");
   add("--gradient-groups", model.gradient_groups,
       "groups of micro-batches whose sums are added in a tree, a power of two (as many as devices)", "N");
   add("--devices", model.devices,
@@ -104,7 +106,12 @@ void require_one_subject(const PlanCommand& command) {
   if (subjects > 1)
     throw InvalidInput(
         "a graph file, --model, --gpt, --bert and --max-model each say what to plan; give one of them");
-  if (command.sweep.empty()) return;
+  const bool sweeps = !command.sweep.empty();
+  if ((sweeps || command.max_model) && asks_for_micro_batches(command.model))
+    throw InvalidInput(fmt::format(
+        "--micro-batches auto: {0} asks about one number of micro-batches; give a number, or leave out {0}",
+        sweeps ? "--sweep" : "--max-model"));
+  if (!sweeps) return;
   if (command.max_model) throw InvalidInput("--sweep and --max-model are two questions; ask one of them");
   if (!command.plan_file.empty() || !command.report_file.empty())
     throw InvalidInput(fmt::format("{}: a sweep has many plans; leave it out, or leave out --sweep",
@@ -193,9 +200,14 @@ int sweep(const PlanCommand& command, const Source& source, std::string& output)
   return some ? 0 : 2;
 }
 
+// What follows the ordinary answer.
+struct MoreAnswer {
+  std::string text;
+  Json fields = Json::object();
+};
+
 void write_answer(const PlanCommand& command, const PlanQuestion& question, const PlanAnswer& answer,
-                  const Plan& plan, const std::optional<LargestShape>& largest, PlanFiles& files,
-                  std::string& output) {
+                  const Plan& plan, const MoreAnswer& more, PlanFiles& files, std::string& output) {
   if (answer.feasible && files.plan.wanted()) {
     files.plan.write(to_json(plan));
     files.plan.commit();
@@ -205,11 +217,11 @@ void write_answer(const PlanCommand& command, const PlanQuestion& question, cons
     files.report.commit();
   }
   if (!command.json) {
-    output += describe(question, answer) + (largest ? describe(*largest) : "");
+    output += describe(question, answer) + more.text;
     return;
   }
   Json json = to_json(question, answer);
-  if (largest) json["largest"] = to_json(*largest);
+  json.update(more.fields);
   output += line(json);
 }
 
@@ -231,15 +243,40 @@ int largest_model(const PlanCommand& command, const Source& source, PlanFiles& f
   return found.answer.feasible ? 0 : 2;
 }
 
+// Adds the largest shape of a model of --model that fits the budget.
+void add_largest_shape(const PlanCommand& command, const PlanQuestion& question, bool feasible,
+                       MoreAnswer& more) {
+  if (command.model.model.empty() || question.budget.device == unlimited) return;
+  const LargestShape largest = largest_shape(question, feasible, command.progress);
+  more.text += describe(largest);
+  more.fields["largest"] = to_json(largest);
+}
+
 int answer_budget(const PlanCommand& command, const Source& source, PlanFiles& files, std::string& output) {
   const PlanQuestion question = question_of(command, source);
   Plan plan;
   const PlanAnswer found = answer(question, &plan);
-  std::optional<LargestShape> largest;
-  if (!command.model.model.empty() && question.budget.device != unlimited)
-    largest = largest_shape(question, found.feasible, command.progress);
-  write_answer(command, question, found, plan, largest, files, output);
+  MoreAnswer more;
+  add_largest_shape(command, question, found.feasible, more);
+  write_answer(command, question, found, plan, more, files, output);
   return found.feasible ? 0 : 2;
+}
+
+int answer_micro_batches(const PlanCommand& command, const Source& source, PlanFiles& files,
+                         std::string& output) {
+  const std::vector<ModelSpec> models = micro_batch_models(command.model, source.type);
+  PlanCommand first = command;
+  first.model.micro_batches = std::to_string(models.front().config.micro_batches);
+  const MicroBatchChoice choice = choose_micro_batches(question_of(first, source), models, command.progress);
+  const bool feasible = choice.answer().feasible;
+  MoreAnswer more;
+  more.fields["micro_batch_choices"] = to_json(choice);
+  PlanQuestion in_any_order = choice.question;
+  in_any_order.options.order = command.options.order;
+  add_largest_shape(command, in_any_order, feasible, more);
+  if (!command.json) output += describe(choice) + '\n';
+  write_answer(command, choice.question, choice.answer(), choice.plan, more, files, output);
+  return feasible ? 0 : 2;
 }
 
 Plan read_plan(const std::string& path) {
@@ -300,6 +337,7 @@ int run_plan_command(const PlanCommand& command, std::string& output) {
   PlanFiles files(command);
   const Source source = source_of(command);
   if (!command.sweep.empty()) return sweep(command, source, output);
+  if (asks_for_micro_batches(command.model)) return answer_micro_batches(command, source, files, output);
   return command.max_model ? largest_model(command, source, files, output)
                            : answer_budget(command, source, files, output);
 }
