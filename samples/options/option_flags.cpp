@@ -17,6 +17,11 @@ std::string seed_error(const std::string& text) {
   return text + " is no whole number from 0 to 18446744073709551615";
 }
 
+// Returns an error text for the word that `stowage plan` takes in place of a number of micro-batches.
+std::string micro_batches_error(const std::string& text) {
+  return text == "auto" ? "auto is for `stowage plan` alone, which says the number to give here" : "";
+}
+
 // Returns the check without its description, so that the help shows only the flag's own text.
 CLI::Validator quiet(CLI::Validator validator) { return validator.description(""); }
 
@@ -33,7 +38,12 @@ void add_model(CLI::App& app, Options& options, RawOptions& raw) {
   add("--heads", model.heads, "attention heads");
   add("--sequence", model.sequence, "tokens of a sample (bytes, where there is no tokenizer)");
   add("--batch", model.batch, "samples per step");
-  add("--micro-batches", model.micro_batches, "equal parts of the batch, gradients summed over them");
+  app.add_option("--micro-batches", model.micro_batches,
+                 "equal parts of the batch, gradients summed over them")
+      ->group("Model")
+      ->check(CLI::Validator(micro_batches_error, ""))
+      ->check(quiet(CLI::Range(std::int64_t{1}, most_of_others)))
+      ->type_name("N");
   add("--gradient-groups", model.gradient_groups,
       "groups of micro-batches whose sums are added in a tree: a power of two that divides --micro-batches; "
       "bits depend on it, so that they need not depend on a number of devices");

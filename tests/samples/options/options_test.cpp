@@ -213,6 +213,8 @@ TEST(Options, RefusalsNameTheFlag) {
   expect_refused({"--layers", "0"}, {"--layers", "0"});
   expect_refused({"--batch", "-1"}, {"--batch", "-1"});
   expect_refused({"--data", "x", "--batch", "6", "--micro-batches", "4"}, {"--micro-batches 4", "--batch 6"});
+  expect_refused({"--data", "x", "--micro-batches", "auto"},
+                 {"--micro-batches: auto is for `stowage plan` alone, which says the number to give here"});
   for (const char* groups : {"3", "4", "12"})
     expect_refused({"--data", "x", "--batch", "6", "--micro-batches", "6", "--gradient-groups", groups},
                    {"--gradient-groups " + std::string(groups), "--micro-batches 6: choose one, at most 2"});
