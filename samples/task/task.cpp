@@ -11,6 +11,7 @@
 #include "stowage/checkpoint.h"
 #include "stowage/error.h"
 #include "tools/choices/model_spec.h"
+#include "tools/console/text.h"
 
 namespace stowage::samples {
 
