@@ -52,7 +52,10 @@ class GridSearch {
       } else {
         std::optional<StagePlan> plan = costs_.plan(grid.shape, s, first, last);
         seconds = plan ? plan->seconds : infinite_seconds;
-        if (plan) grid.plans.push_back(std::move(*plan));
+        if (plan) {
+          grid.ways[static_cast<std::size_t>(s)] = plan->way_seconds;
+          grid.plans.push_back(std::move(*plan));
+        }
       }
       grid.step_seconds = step_of(grid);
       if (grid.step_seconds >= below) return false;
@@ -63,10 +66,12 @@ class GridSearch {
   Grid by_sums(const GridShape& shape, std::vector<std::uint32_t> cuts) {
     const PrefixSums& sums = costs_.sums(shape);
     const StageRoom room = costs_.room(shape);
-    Grid grid{shape, std::move(cuts), Rung::sums, {}, 0, {}};
+    Grid grid{shape, std::move(cuts), Rung::sums, {}, {}, 0, {}};
     for (int s = 0; s < shape.stages; ++s) {
       const auto [first, last] = range(grid, s);
-      grid.seconds.push_back(least_seconds(sums.of(first, last), shape.micro_batches, room));
+      const HalfBlockSums of = sums.of(first, last);
+      grid.seconds.push_back(least_seconds(of, shape.micro_batches, room));
+      grid.ways.push_back(of.forward_seconds + of.backward_seconds);
     }
     grid.step_seconds = step_of(grid);
     return grid;
@@ -101,7 +106,7 @@ class GridSearch {
     for (int s = 0; s + 1 < grid.shape.stages; ++s)
       sends.push_back(
           costs_.send_seconds(grid.shape, s, sums.sent_bytes(grid.cuts[static_cast<std::size_t>(s) + 1])));
-    return grid_step_seconds(grid.seconds, sends, grid.shape.micro_batches);
+    return grid_step_seconds(grid.seconds, grid.ways, sends);
   }
 
   // Returns all shapes by rising value, those without room left out.
@@ -183,12 +188,11 @@ std::string_view to_string(Rung rung) {
   return rung == Rung::sums ? "sums" : rung == Rung::bounds ? "bounds" : "plans";
 }
 
-double grid_step_seconds(const std::vector<double>& stages, const std::vector<double>& sends,
-                         std::int64_t micro_batches) {
-  const double slowest = *std::max_element(stages.begin(), stages.end());
-  const double all = std::accumulate(stages.begin(), stages.end(), 0.0);
-  if (slowest == infinite_seconds) return infinite_seconds;
-  return slowest + (all - slowest) / static_cast<double>(micro_batches) +
+double grid_step_seconds(const std::vector<double>& stages, const std::vector<double>& ways,
+                         const std::vector<double>& sends) {
+  double longest = 0;
+  for (std::size_t s = 0; s < stages.size(); ++s) longest = std::max(longest, stages[s] - ways[s]);
+  return longest + std::accumulate(ways.begin(), ways.end(), 0.0) +
          2 * std::accumulate(sends.begin(), sends.end(), 0.0);
 }
 

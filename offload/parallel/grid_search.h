@@ -40,6 +40,8 @@ struct StagePlan {
   double seconds = 0;        // of the step's ops, transfers and updates, without waiting for other stages
   double bound_seconds = 0;  // no plan of the stage takes less
   double stall_seconds = 0;
+  // In which one micro-batch passes the stage, forward and backward together: the median of them all.
+  double way_seconds = 0;
   std::string bound_by;
   MicroBatchOrder order = MicroBatchOrder::layer_major;
   Bytes peak = 0;  // device budget that it fits into
@@ -57,6 +59,7 @@ struct Grid {
   std::vector<std::uint32_t> cuts;  // stage s has half-blocks [cuts[s], cuts[s + 1])
   Rung rung = Rung::sums;           // of `seconds`
   std::vector<double> seconds;      // of each stage
+  std::vector<double> ways;         // of each stage: seconds of one micro-batch in it
   double step_seconds = 0;
   std::vector<StagePlan> plans;  // of each stage; empty below Rung::plans
 };
@@ -82,11 +85,12 @@ class GridCosts {
   virtual std::uint64_t work() const = 0;
 };
 
-// Returns the step of stages that take so many seconds each without one another, and of sends between them:
-// the slowest stage's, one micro-batch's way through the others, and its sends both ways. Of equal stages
-// these are (M - 1) micro-batches in one stage and one in all, as 1F1B and GPipe take.
-double grid_step_seconds(const std::vector<double>& stages, const std::vector<double>& sends,
-                         std::int64_t micro_batches);
+// Returns the step of stages that take `stages` seconds each without waiting for others, `ways` for one
+// micro-batch, and `sends` for one send to the next stage: the longest of each stage's own seconds with one
+// micro-batch's way through all others, and its sends both ways. Of equal stages these are M - 1
+// micro-batches in one stage and one in all, as 1F1B and GPipe take.
+double grid_step_seconds(const std::vector<double>& stages, const std::vector<double>& ways,
+                         const std::vector<double>& sends);
 
 struct GridQuestion {
   std::vector<GridShape> shapes;

@@ -27,6 +27,8 @@ std::string order_text(const GridShape& shape) {
   return shape.order == GridOrder::gpipe ? ", GPipe" : ", 1F1B";
 }
 
+std::string limit_text(Bytes bytes) { return bytes == unlimited ? "no limit" : format_bytes(bytes); }
+
 double largest(const std::vector<double>& seconds) {
   return *std::max_element(seconds.begin(), seconds.end());
 }
@@ -212,7 +214,7 @@ ClusterAnswer answer(const ClusterQuestion& question, const ClusterLimits& limit
 }
 
 std::string command_of(const ClusterQuestion& question, const Grid& grid) {
-  if (grid.shape.stages > 1 || question.nodes > 1 || question.model.family->title != "gpt") return "";
+  if (grid.shape.stages > 1 || question.nodes > 1 || question.model.family != &gpt_family) return "";
   return fmt::format("train_gpt --devices {} --micro-batches {}", grid.shape.parts,
                      grid.shape.micro_batches * grid.shape.parts);
 }
@@ -234,8 +236,8 @@ std::string describe(const ClusterQuestion& question, const ClusterAnswer& answe
     return std::move(lines).text();
   }
   const Grid& best = answer.best();
-  lines.add("memory", "{} of each device, {} of host memory for it", format_bytes(answer.budget.device),
-            format_bytes(answer.budget.host));
+  lines.add("memory", "{} of each device, {} of host memory for it", limit_text(answer.budget.device),
+            limit_text(answer.budget.host));
   lines.gap();
   lines.add("best grid", "{}{}", shape_text(best.shape), order_text(best.shape));
   lines.add("step", "{} predicted by {}, {} tokens/s", format_seconds(best.step_seconds),

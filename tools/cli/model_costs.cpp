@@ -41,32 +41,69 @@ std::vector<int> kinds_of(const std::vector<HalfBlockSums>& sums) {
   return kinds;
 }
 
-// Sets the seconds of gathers and exchanges among the parts of a stage on several nodes, where the machine's
-// link to its peers does not say them.
-void set_peer_seconds(const GridShape& shape, int stage, const Cluster& cluster, Graph& graph) {
-  if (cluster.nodes == 1) return;
-  const Link next = link_to_next_stage(cluster, shape.parts, 1, std::min(stage, shape.stages - 2));
+// Sets the costs of gathers and exchanges among `parts` in a graph of one of `of` parts, and of sends to the
+// next stage. Within a node the machine's link to its peers says what they take.
+void set_peer_costs(const GridShape& shape, int stage, int of, const Cluster& cluster, Graph& graph) {
+  const Link next =
+      cluster.nodes > 1
+          ? link_to_next_stage(cluster, shape.parts, 1, std::clamp(stage, 0, std::max(0, shape.stages - 2)))
+          : Link{};
   for (Op& op : graph.ops) {
-    if (is_between_stages(op)) {
+    if (is_between_stages(op) && cluster.nodes > 1)
       op.cost.seconds = next.latency_seconds + op.cost.peer_bytes / next.bytes_per_second;
-    } else if (is_collective(op) && shape.parts > 1) {
-      const auto kind = op.kernel == "gather" ? CollectiveKind::gather : CollectiveKind::exchange;
-      const double whole = op.cost.peer_bytes * shape.parts / (shape.parts - 1);
+    if (!is_collective(op) || of == 1) continue;
+    const auto kind = op.kernel == "gather" ? CollectiveKind::gather : CollectiveKind::exchange;
+    const double whole = op.cost.peer_bytes * of / (of - 1);
+    op.cost.peer_bytes = whole * (shape.parts - 1) / shape.parts;
+    if (cluster.nodes > 1)
       op.cost.seconds = cluster.machine.launch_seconds +
                         collective_seconds(kind, whole, data_group(shape.parts, 1), cluster);
-    }
   }
+}
+
+// Makes the sums of one of `of` parts those of one of `parts`, which share weights, state and updates.
+void share_among(int parts, int of, std::vector<HalfBlockSums>& sums) {
+  const double factor = static_cast<double>(of) / parts;
+  for (HalfBlockSums& each : sums)
+    for (double* value : {&each.update_seconds, &each.host_update_seconds, &each.weight_bytes,
+                          &each.gradient_bytes, &each.state_bytes})
+      *value *= factor;
 }
 
 // Graphs of more units take the planner many minutes.
 constexpr std::int64_t most_units = 8192;
+constexpr int most_planned_parts = 64;
 
-StagePlan stage_plan(const Graph& graph, const Plan& plan, Bytes peak) {
+// Returns the median over the micro-batches of their time in the stage, forward and backward.
+double way_seconds(const Graph& graph, const Plan& plan, const Machine& machine) {
+  const Timeline timeline = simulate(graph, plan, machine);
+  std::vector<Interval> in(2 * std::size_t{graph.micro_batches}, {infinite_seconds, 0});
+  for (std::size_t i = 0; i < plan.instructions.size(); ++i) {
+    const Instruction& instruction = plan.instructions[i];
+    if (instruction.lane != LaneRole::compute || instruction.op == no_id) continue;
+    const Op& op = graph.op(instruction.op);
+    if (op.phase == Phase::update) continue;
+    const bool forward = instruction.kind == InstructionKind::launch && op.phase == Phase::forward;
+    Interval& of = in[2 * std::size_t{graph.micro_batch_of(op.unit)} + (forward ? 0 : 1)];
+    of.begin = std::min(of.begin, timeline.instructions[i].begin);
+    of.end = std::max(of.end, timeline.instructions[i].end);
+  }
+  std::vector<double> seconds;
+  for (std::size_t part = 0; part < graph.micro_batches; ++part)
+    seconds.push_back(std::max(0.0, in[2 * part].end - in[2 * part].begin) +
+                      std::max(0.0, in[2 * part + 1].end - in[2 * part + 1].begin));
+  const auto middle = seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2);
+  std::nth_element(seconds.begin(), middle, seconds.end());
+  return *middle;
+}
+
+StagePlan stage_plan(const Graph& graph, const Plan& plan, Bytes peak, const Machine& machine) {
   const PlanTally where = tally(graph, plan);
   StagePlan of;
   of.seconds = plan.predicted_step_seconds;
   of.bound_seconds = plan.lower_bound_seconds;
   of.stall_seconds = plan.predicted_stall_seconds;
+  of.way_seconds = std::min(of.seconds, way_seconds(graph, plan, machine));
   of.bound_by = plan.bound_by;
   of.order = plan.order;
   of.peak = peak;
@@ -105,7 +142,8 @@ const ModelCosts::Node& ModelCosts::node_of(const GridShape& shape) {
 }
 
 bool ModelCosts::may_plan(const GridShape& shape) {
-  return shape.micro_batches * static_cast<std::int64_t>(half_blocks()) <= most_units * shape.stages;
+  return shape.parts <= most_planned_parts &&
+         shape.micro_batches * static_cast<std::int64_t>(half_blocks()) <= most_units * shape.stages;
 }
 
 Budget ModelCosts::budget(const GridShape& shape) { return node_of(shape).budget; }
@@ -141,7 +179,7 @@ const Graph& ModelCosts::whole_graph(const GridShape& shape) {
 
 Graph ModelCosts::stage_graph(const GridShape& shape, int stage, std::uint32_t first, std::uint32_t last) {
   Graph graph = stage_of(whole_graph(shape), first, last);
-  set_peer_seconds(shape, stage, node_of(shape).cluster, graph);
+  set_peer_costs(shape, stage, shape.parts, node_of(shape).cluster, graph);
   return graph;
 }
 
@@ -149,12 +187,15 @@ const ModelCosts::Layers& ModelCosts::layers_of(const GridShape& shape) {
   const int at_work = std::min(shape.devices(), question_.devices_per_node);
   std::unique_ptr<Layers>& layers = layers_[{at_work, shape.parts, shape.samples}];
   if (layers) return *layers;
-  GridShape one = shape;
-  one.micro_batches = 1;
+  // A graph of two parts says what each of any number does.
+  GridShape few = shape;
+  few.micro_batches = 1;
+  few.parts = std::min(2, shape.parts);
   const Node& node = node_of(shape);
-  Graph graph = rank_graph(one, node);
-  set_peer_seconds(one, 0, node.cluster, graph);
-  const std::vector<HalfBlockSums> sums = half_block_sums(graph, node.cluster.machine);
+  Graph graph = rank_graph(few, node);
+  set_peer_costs(shape, 0, few.parts, node.cluster, graph);
+  std::vector<HalfBlockSums> sums = half_block_sums(graph, node.cluster.machine);
+  share_among(shape.parts, few.parts, sums);
   layers = std::make_unique<Layers>(Layers{PrefixSums(sums), kinds_of(sums)});
   return *layers;
 }
@@ -210,7 +251,7 @@ std::optional<StagePlan> ModelCosts::plan(const GridShape& shape, int stage, std
     Answer answer = Planner(graph, node.cluster.machine, options).answer(node.budget);
     of.planned = true;
     if (const auto* plan = std::get_if<Plan>(&answer.outcome))
-      of.plan = stage_plan(graph, *plan, answer.peak);
+      of.plan = stage_plan(graph, *plan, answer.peak, node.cluster.machine);
   } catch (const Cancelled&) {
     cancelled_ = true;
   }

@@ -208,13 +208,17 @@ ClusterQuestion question_of(const ParallelCommand& command, const ClusterFile& f
   question.host_memory = command.plans.host_memory;
   question.options = command.plans.options;
   question.highest = command.highest;
-  const std::optional<ModelSpec> spec = model_spec(command.model, usual_type(question.machine));
-  if (!spec) throw InvalidInput("nothing to cut: give --costs, or a model: --gpt, --bert or --model");
+  ModelWords words = command.model;
+  words.micro_batches = "1";  // the search chooses them
+  const std::optional<ModelSpec> spec = model_spec(words, usual_type(question.machine));
   question.model = *spec;
   return question;
 }
 
 int of_model(const ParallelCommand& command, std::string& output) {
+  const ModelWords& words = command.model;
+  if (words.gpt.empty() && words.bert.empty() && words.model.empty())
+    throw InvalidInput("nothing to cut: give --costs FILE, or a model: --gpt, --bert or --model");
   require_model_alone(command);
   const ClusterFile file = cluster_of(command);
   ClusterQuestion question = question_of(command, file);
