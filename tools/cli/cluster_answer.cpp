@@ -205,7 +205,10 @@ ClusterAnswer answer(const ClusterQuestion& question, const ClusterLimits& limit
                                       equal_cuts(all, stages), question.highest,
                                       grids.empty() ? infinite : grids.front().step_seconds));
   add_known(answer.others.back());
-  if (!answer.feasible()) return answer;
+  if (!answer.feasible()) {
+    answer.least_refused = costs.least_refused();
+    return answer;
+  }
   const GridShape& best = answer.best().shape;
   answer.budget = costs.budget(best);
   const int nodes = (best.devices() + question.devices_per_node - 1) / question.devices_per_node;
@@ -233,6 +236,9 @@ std::string describe(const ClusterQuestion& question, const ClusterAnswer& answe
   if (!answer.feasible()) {
     lines.add("best grid", "none of {} grids fits{}", answer.search.shapes,
               answer.search.stopped || answer.search.limited ? " so far; the search ended early" : "");
+    if (const auto& least = answer.least_refused)
+      lines.add("", "the stage that lacks least needs {} of {} memory", exact(least->minimum),
+                least->host ? "host" : "device");
     return std::move(lines).text();
   }
   const Grid& best = answer.best();

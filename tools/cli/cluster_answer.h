@@ -23,10 +23,11 @@ struct OthersGrid {
 struct ClusterAnswer {
   GridSearchAnswer search;
   std::vector<OthersGrid> others;
-  std::vector<std::string> half_blocks;  // names
-  Budget budget{};                       // of each device of the best grid
-  std::uint64_t tokens = 0;              // of a step
-  double watts = 0;                      // of all devices and nodes at work in the best grid; 0: not known
+  std::vector<std::string> half_blocks;       // names
+  Budget budget{};                            // of each device of the best grid
+  std::uint64_t tokens = 0;                   // of a step
+  std::optional<Infeasible> least_refused{};  // of the stages that do not fit; set only if no grid fits
+  double watts = 0;  // of all devices and nodes at work in the best grid; 0: not known
 
   bool feasible() const { return !search.grids.empty(); }
   const Grid& best() const { return search.grids.front(); }

@@ -250,6 +250,9 @@ std::optional<StagePlan> ModelCosts::plan(const GridShape& shape, int stage, std
     if (shape.stages > 1) options.order = MicroBatchOrder::ahead(shape.ahead(stage));
     Answer answer = Planner(graph, node.cluster.machine, options).answer(node.budget);
     of.planned = true;
+    if (const auto* refused = std::get_if<Infeasible>(&answer.outcome);
+        refused != nullptr && (!least_refused_ || refused->minimum < least_refused_->minimum))
+      least_refused_ = *refused;
     if (const auto* plan = std::get_if<Plan>(&answer.outcome))
       of.plan = stage_plan(graph, *plan, answer.peak, node.cluster.machine);
   } catch (const Cancelled&) {

@@ -52,6 +52,9 @@ class ModelCosts final : public GridCosts {
   std::string name_of(std::uint32_t number) const;
   std::uint32_t half_blocks() const { return static_cast<std::uint32_t>(names_.size()); }
   bool was_cancelled() const { return cancelled_; }
+  // Returns the least memory that a stage would have needed of those that did not fit; `host`: of host
+  // memory.
+  std::optional<Infeasible> least_refused() const { return least_refused_; }
 
  private:
   struct Node;    // one node with some of its devices at work
@@ -74,6 +77,7 @@ class ModelCosts final : public GridCosts {
   std::optional<std::pair<GridShape, Graph>> whole_;  // the newest graph of all half-blocks
   std::uint64_t work_ = 0;
   bool cancelled_ = false;
+  std::optional<Infeasible> least_refused_;
 };
 
 // Returns every shape of at most all devices: parts that divide the batch and are a power of two (as the tree

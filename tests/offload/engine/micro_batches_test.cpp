@@ -66,12 +66,12 @@ class MicroBatchEngine : public ::testing::Test {
 
   // At the minimum, half way, and at the need, on a machine that starves for the link and on one that does
   // not.
-  static void expect_bits_everywhere(const Graph& graph) {
+  // With few draws only `ahead` says whether the orders of more forwards ahead are among them.
+  static void expect_bits_everywhere(const Graph& graph, bool ahead = false) {
     const TrainingRun expected = run_evaluator(graph, cpu_launch_table(), steps, vocabulary);
     std::vector<MicroBatchOrder> orders = possible_orders(graph);
     for (std::uint32_t forwards = 2; forwards <= graph.micro_batches; ++forwards)
-      if (!fewer_draws || forwards == 2 || forwards == graph.micro_batches)
-        orders.push_back(MicroBatchOrder::ahead(forwards));
+      if (!fewer_draws || (ahead && forwards == 2)) orders.push_back(MicroBatchOrder::ahead(forwards));
     for (MicroBatchOrder order : orders) {
       for (Bytes bucket : {Bytes{0}, 8_KiB}) {
         Machine machine;
@@ -96,7 +96,7 @@ TEST_F(MicroBatchEngine, GptLeavesTheBitsOfTheEvaluator) {
   for (std::int64_t parts : {1, 2, 4}) {
     if (fewer_draws && parts == 4) continue;
     SCOPED_TRACE(parts);
-    expect_bits_everywhere(make(small(parts)));
+    expect_bits_everywhere(make(small(parts)), true);
   }
 }
 

@@ -21,7 +21,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 // One layer, four samples of 16 tokens.
-const ModelWords words_of_four{
+const ModelWords choice_words{
     .gpt = "1x64", .sequence = "16", .batch = "4", .micro_batches = "auto", .vocabulary = "96"};
 
 ModelWords with_number(ModelWords words, std::int64_t number) {
@@ -37,12 +37,12 @@ std::vector<std::int64_t> numbers_of(const ModelWords& words) {
 }
 
 MicroBatchChoice choose(const PlanQuestion& question, const Progress& progress = silent) {
-  return choose_micro_batches(question, micro_batch_models(words_of_four, DataType::f32), progress);
+  return choose_micro_batches(question, micro_batch_models(choice_words, DataType::f32), progress);
 }
 
 // Answers the same question for one number and order, from words alone.
 PlanAnswer answer_alone(PlanQuestion question, const MicroBatchRow& row) {
-  question.model = model_spec(with_number(words_of_four, row.micro_batches), DataType::f32);
+  question.model = model_spec(with_number(choice_words, row.micro_batches), DataType::f32);
   question.take(build(*question.model));
   question.options.order = row.order;
   return answer(question);
@@ -51,7 +51,7 @@ PlanAnswer answer_alone(PlanQuestion question, const MicroBatchRow& row) {
 // Returns the least budget over all numbers, each of which may have any order.
 Bytes least_device_memory() {
   Bytes least = unlimited;
-  for (const ModelSpec& model : micro_batch_models(words_of_four, DataType::f32))
+  for (const ModelSpec& model : micro_batch_models(choice_words, DataType::f32))
     least = std::min(least, minimum_bytes(build(model), Machine{}));
   return least;
 }
@@ -194,7 +194,7 @@ TEST(MicroBatchChoice, EndsWhereAskedTo) {
 
 class MicroBatchCommandTest : public ::testing::Test {
  protected:
-  MicroBatchCommandTest() { command_.model = words_of_four; }
+  MicroBatchCommandTest() { command_.model = choice_words; }
   int run() {
     output_.clear();
     return run_plan_command(command_, output_);

@@ -30,7 +30,9 @@ TEST(ParallelOptions, SayLittleByDefault) {
   EXPECT_FALSE(command.devices);
   EXPECT_FALSE(command.memory);
   EXPECT_FALSE(command.objective);
-  EXPECT_EQ(command.most_work, SearchQuestion{}.most_work);
+  EXPECT_FALSE(command.most_work);
+  EXPECT_FALSE(command.nodes);
+  EXPECT_EQ(command.highest, Rung::plans);
   EXPECT_FALSE(command.json);
   EXPECT_EQ(command.trace_file, "");
 }
@@ -45,6 +47,18 @@ TEST(ParallelOptions, AreUnderstood) {
   EXPECT_EQ(command.most_work, 1000U);
   EXPECT_TRUE(command.json);
   EXPECT_EQ(command.trace_file, "t.json");
+  const ParallelCommand of_model = parse_parallel(
+      "--gpt 13b --batch 8 --machine 8x-h200 --nodes 2 --device-memory 40GiB --rung sums "
+      "--optimizer-in-backward --moments bf16");
+  EXPECT_EQ(of_model.model.gpt, "13b");
+  EXPECT_EQ(of_model.model.batch, "8");
+  EXPECT_EQ(of_model.model.moments, "bf16");
+  EXPECT_FALSE(of_model.model.clips);
+  EXPECT_EQ(of_model.machine, "8x-h200");
+  EXPECT_EQ(of_model.nodes, 2);
+  EXPECT_EQ(of_model.plans.device_memory, 40_GiB);
+  EXPECT_EQ(of_model.highest, Rung::sums);
+  EXPECT_EQ(parse_parallel("--gpt 13b --cluster c.json").cluster_file, "c.json");
   EXPECT_EQ(parse_parallel("--costs x.json --objective step").objective, ParallelObjective::step);
   EXPECT_EQ(parse_parallel("--costs x.json --memory unlimited").memory, unlimited);
 }
@@ -57,10 +71,11 @@ TEST(ParallelOptions, NameTheOptionThatIsWrong) {
         {"--memory 0", "--memory: nothing fits in 0 bytes"},
         {"--memory lots", "--memory: \"lots\""},
         {"--objective fastest", "--objective: \"fastest\" is none; give step or largest-stage"},
+        {"--nodes 0", "--nodes: 0 is no number of nodes; give 1 to 4096"},
+        {"--rung top", "--rung: \"top\" is none; give sums, bounds or plans"},
         {"--limit 0", "--limit: a search of no combinations finds nothing"}}) {
     test::expect_refused([&] { parse_parallel(std::string("--costs x.json ") + words); }, message);
   }
-  EXPECT_THROW(parse_parallel("--devices 2"), CLI::RequiredError);
 }
 
 // Of the program itself.
@@ -93,7 +108,7 @@ TEST(ParallelProgram, RefusesBadInputInOneLine) {
   }
   const Result missing = run_stowage("parallel");
   EXPECT_EQ(missing.code, 2);
-  EXPECT_THAT(missing.output, HasSubstr("--costs is required"));
+  EXPECT_THAT(missing.output, HasSubstr("nothing to cut: give --costs FILE, or a model"));
 }
 
 }  // namespace

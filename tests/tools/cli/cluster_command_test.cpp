@@ -1,0 +1,206 @@
+// `stowage parallel` for a model on a cluster.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "stowage/error.h"
+#include "tests/support/draws.h"
+#include "tests/support/expect_refused.h"
+#include "tests/support/temporary_folder.h"
+#include "tools/choices/machine_choice.h"
+#include "tools/cli/cluster_answer.h"
+#include "tools/cli/parallel_command.h"
+#include "tools/cli/plan_command.h"
+
+namespace stowage {
+namespace {
+
+using ::testing::HasSubstr;
+using Json = nlohmann::json;
+
+class ClusterCommandTest : public ::testing::Test {
+ protected:
+  ClusterCommandTest() {
+    command_.machines = machines_folder();
+    command_.machine = "4x-rtx4090";
+    command_.model = {.gpt = "2x64", .sequence = "16", .batch = "8", .vocabulary = "96"};
+  }
+  int run() {
+    output_.clear();
+    return run_parallel_command(command_, output_);
+  }
+  Json json() {
+    command_.json = true;
+    run();
+    command_.json = false;
+    return Json::parse(output_);
+  }
+  void expect_refused(const std::string& words) {
+    test::expect_refused([&] { run(); }, words);
+    EXPECT_EQ(output_, "");
+  }
+  TemporaryFolder folder_;
+  ParallelCommand command_;
+  std::string output_;
+};
+
+TEST_F(ClusterCommandTest, AnswersInLinesAndTables) {
+  EXPECT_EQ(run(), 0);
+  for (const char* words :
+       {"model         gpt, 2 layers, width 64, heads 1, vocabulary 96, bf16\n",
+        "cluster       1 node of 4 x NVIDIA GeForce RTX 4090\n", "best grid     ", "predicted by plans",
+        "balance", "no limit of host memory", "half-blocks", "embedding", "next best", "why it loses",
+        "others' rules, same costs", "data parallel alone", "GPipe, equal numbers"})
+    EXPECT_THAT(output_, HasSubstr(words));
+}
+
+// The same planner by the same call: what `stowage plan --devices` says.
+TEST_F(ClusterCommandTest, DataParallelAloneIsWhatPlanSays) {
+  command_.plans.device_memory = 2'000'000 + (Bytes{1} << 30) + (Bytes{128} << 20);
+  const Json rule = json()["others"][0];
+  PlanCommand plan;
+  plan.machines = machines_folder();
+  plan.machine = command_.machine;
+  plan.model = command_.model;
+  plan.model.devices = "4";
+  plan.device_memory = command_.plans.device_memory;
+  plan.json = true;
+  std::string text;
+  ASSERT_EQ(run_plan_command(plan, text), 0) << text;
+  EXPECT_DOUBLE_EQ(rule["grid"]["step_seconds"].get<double>(),
+                   Json::parse(text)["step_seconds"].get<double>());
+  EXPECT_EQ(rule["grid"]["plans"][0]["peak_bytes"], Json::parse(text)["peak_bytes"]);
+}
+
+TEST_F(ClusterCommandTest, IsNeverSlowerThanOthersRules) {
+  std::vector<const char*> sizes{"2x64", "3x128"};
+  if (testing::fewer_draws) sizes.pop_back();
+  for (const char* gpt : sizes)
+    for (const Bytes above : {Bytes{700'000}, Bytes{1'500'000}, Bytes{1} << 30}) {
+      command_.model.gpt = gpt;
+      command_.plans.device_memory = above + Bytes{1166016512};  // context and libraries
+      const Json answer = json();
+      if (!answer["feasible"]) {
+        for (const Json& rule : answer["others"]) EXPECT_FALSE(rule["fits"]);
+        continue;
+      }
+      const double best = answer["grids"][0]["step_seconds"];
+      EXPECT_EQ(answer["grids"][0]["rung"], "plans");
+      for (const Json& rule : answer["others"])
+        if (rule["fits"]) {
+          EXPECT_GE(rule["grid"]["step_seconds"].get<double>(), best) << rule;
+        }
+      EXPECT_LE(answer["bound_seconds"].get<double>(), best);
+      for (const Json& grid : answer["grids"]) {
+        EXPECT_EQ(grid["cuts"].size(), grid["stages"].get<std::size_t>() + 1);
+        for (const Json& plan : grid["plans"]) {
+          EXPECT_LE(plan["peak_bytes"].get<Bytes>(), *command_.plans.device_memory);
+          EXPECT_LE(plan["lower_bound_seconds"].get<double>(), plan["seconds"].get<double>() * (1 + 1e-9));
+        }
+      }
+    }
+}
+
+// By sums alone, on clusters and models of all sizes.
+TEST_F(ClusterCommandTest, IsNeverSlowerBySums) {
+  command_.highest = Rung::sums;
+  std::mt19937_64 random(1);
+  const auto draw = [&](int least, int most) {
+    return std::uniform_int_distribution<int>(least, most)(random);
+  };
+  for (int instance = 0; instance < testing::draws(200, 10); ++instance) {
+    SCOPED_TRACE(instance);
+    command_.machine = std::vector{"2x-rtx4090", "4x-rtx4090", "8x-a100-80gb", "8x-h200"}[draw(0, 3)];
+    command_.nodes = 1 << draw(0, 4);
+    command_.model.gpt = std::to_string(draw(1, 24)) + "x" + std::to_string(64 * draw(1, 32));
+    command_.model.sequence = std::to_string(128 << draw(0, 3));
+    command_.model.batch = std::to_string(1 << draw(0, 6));
+    command_.plans.device_memory = (Bytes{5} << 28) + (Bytes{1} << draw(26, 36));
+    command_.plans.host_memory = Bytes{1} << draw(30, 42);
+    const Json answer = json();
+    for (const Json& rule : answer["others"])
+      if (rule["fits"]) {
+        ASSERT_TRUE(answer["feasible"]);
+        EXPECT_GE(rule["grid"]["step_seconds"].get<double>() * (1 + 1e-12),
+                  answer["grids"][0]["step_seconds"].get<double>());
+      }
+  }
+}
+
+TEST_F(ClusterCommandTest, TakesAClustersFile) {
+  command_.machine = "";
+  command_.cluster_file =
+      folder_.make("cluster.json", R"({"format": "stowage.cluster", "version": 1, "nodes": 2,
+    "machine": "2x-rtx4090", "network": {"device_bytes_per_second": 1.25e9}, "watts_per_device": 450,
+    "watts_per_node": 300})");
+  command_.highest = Rung::sums;
+  const Json answer = json();
+  EXPECT_EQ(answer["nodes"], 2);
+  EXPECT_EQ(answer["devices_per_node"], 2);
+  const Json& best = answer["grids"][0];
+  const int devices = best["stages"].get<int>() * best["parts"].get<int>();
+  EXPECT_DOUBLE_EQ(
+      answer["joules_per_token"].get<double>(),
+      (450.0 * devices + 300 * ((devices + 1) / 2)) * best["step_seconds"].get<double>() / (8 * 16));
+  EXPECT_EQ(run(), 0);
+  EXPECT_THAT(output_, HasSubstr("joules a token"));
+}
+
+TEST_F(ClusterCommandTest, SaysWhereNothingFits) {
+  command_.plans.device_memory = Bytes{629145600} + 4096;  // context and libraries of one device
+
+  EXPECT_EQ(run(), 2);
+  EXPECT_THAT(output_, HasSubstr("none of"));
+  EXPECT_THAT(output_, HasSubstr("the stage that lacks least needs"));
+  EXPECT_EQ(json()["feasible"], false);
+}
+
+TEST_F(ClusterCommandTest, StopsWhenAskedTo) {
+  command_.stop = [] { return true; };
+  EXPECT_EQ(run(), 130);
+}
+
+TEST_F(ClusterCommandTest, NamesWhatIsWrong) {
+  const auto refused = [&](auto change, const char* words) {
+    const ParallelCommand kept = command_;
+    change();
+    expect_refused(words);
+    command_ = kept;
+  };
+  refused([&] { command_.model.gpt = ""; }, "nothing to cut: give --costs FILE, or a model");
+  refused([&] { command_.machine = ""; }, "no cluster: give --machine");
+  refused(
+      [&] {
+        command_.machine = "rtx4090";
+        command_.nodes = 2;
+      },
+      "--nodes 2: rtx4090 says nothing of other");
+  refused([&] { command_.nodes = 2048; }, "a cluster of 8192 devices is too large");
+  refused([&] { command_.memory = 5; }, "--memory: it goes with --costs");
+  refused([&] { command_.devices = 5; }, "--devices: it goes with --costs");
+  refused([&] { command_.trace_file = "t"; }, "--trace: it goes with --costs");
+  refused([&] { command_.cluster_file = "c"; }, "--cluster says the machine and the nodes");
+  refused([&] { command_.costs_file = "c"; }, "--gpt: --costs has everything");
+  refused([&] { command_.model.heads = "7"; }, "heads");
+  refused(
+      [&] {
+        command_.machine = "";
+        command_.cluster_file =
+            folder_.make("c.json", R"({"format": "stowage.cluster", "version": 1, "nodes": 0,
+          "machine": "2x-rtx4090"})");
+      },
+      "c.json': cluster: 'nodes'");
+  refused(
+      [&] {
+        command_.machine = "";
+        command_.cluster_file =
+            folder_.make("d.json", R"({"format": "stowage.cluster", "version": 1, "nodes": 1,
+          "devices_per_node": 2, "machine": "rtx4090"})");
+      },
+      "'devices_per_node' is 2, and the machine has 1");
+}
+
+}  // namespace
+}  // namespace stowage
