@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
+#include <set>
 #include <utility>
 
 #include "offload/parallel/layer_choice.h"
@@ -11,13 +13,14 @@
 namespace stowage {
 namespace {
 
+constexpr std::size_t few = 16;  // grids that are kept where sums are all that is asked
+
 class GridSearch {
  public:
   GridSearch(GridCosts& costs, const GridQuestion& question) : costs_(costs), question_(question) {}
 
   GridSearchAnswer run() {
     std::vector<Grid> candidates = by_sums();
-    answer_.shapes = candidates.size();
     for (Grid& candidate : candidates) {
       if (question_.highest == Rung::sums) {
         answer_.grids.push_back(std::move(candidate));
@@ -93,9 +96,10 @@ class GridSearch {
     return !answer_.limited;
   }
   bool go_on(const Grid& grid, const char* what) {
-    if (!question_.keep_going(fmt::format("{} stages x {} parts, {} micro-batches of {}: {}",
-                                          grid.shape.stages, grid.shape.parts, grid.shape.micro_batches,
-                                          grid.shape.samples * grid.shape.parts, what)))
+    if (!question_.keep_going(fmt::format("{} stages x {} parts x {} split, {} micro-batches of {}: {}",
+                                          grid.shape.stages, grid.shape.parts, grid.shape.split,
+                                          grid.shape.micro_batches, grid.shape.samples * grid.shape.parts,
+                                          what)))
       answer_.stopped = true;
     return is_open();
   }
@@ -109,21 +113,36 @@ class GridSearch {
     return grid_step_seconds(grid.seconds, grid.ways, sends);
   }
 
-  // Returns all shapes by rising value, those without room left out.
+  // Returns all shapes by rising value, those without room left out. Where sums are all that is asked, also
+  // those that cannot be among the best ones.
   std::vector<Grid> by_sums() {
     std::vector<Grid> grids;
+    std::multiset<double> least;  // values of the best few
     for (const GridShape& shape : question_.shapes) {
       if (!question_.keep_going("sums of all grids")) answer_.stopped = true;
       if (answer_.stopped) break;
       const PrefixSums& sums = costs_.sums(shape);
       const auto stages = static_cast<std::uint32_t>(shape.stages);
       if (stages > sums.half_blocks()) continue;
+      ++answer_.shapes;
+      const bool is_hopeless =
+          question_.highest == Rung::sums && least.size() == few && at_least(sums, shape) > *least.rbegin();
+      if (is_hopeless) continue;
       Grid grid = by_sums(shape, even_cuts(sums, stages, shape.micro_batches, costs_.room(shape)));
-      if (grid.step_seconds < infinite_seconds) grids.push_back(std::move(grid));
+      if (grid.step_seconds == infinite_seconds) continue;
+      least.insert(grid.step_seconds);
+      if (least.size() > few) least.erase(std::prev(least.end()));
+      grids.push_back(std::move(grid));
     }
     sort(grids);
     answer_.bound = infinite_seconds;
     return grids;
+  }
+  // Returns what the shape takes at the least, wherever it is cut: some stage has an equal part of the work.
+  static double at_least(const PrefixSums& sums, const GridShape& shape) {
+    const HalfBlockSums all = sums.of(0, sums.half_blocks());
+    const double way = all.forward_seconds + all.backward_seconds;
+    return way + static_cast<double>(shape.micro_batches - 1) * way / shape.stages;
   }
 
   void climb(Grid grid) {

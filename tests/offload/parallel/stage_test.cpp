@@ -17,7 +17,8 @@ using ::testing::IsEmpty;
 
 constexpr std::uint32_t half_blocks = 6;  // embedding, two blocks of two halves, head
 
-Graph make(std::int64_t micro_batches, const ModelFamily& family = gpt_family, std::int64_t ranks = 1) {
+Graph stage_model(std::int64_t micro_batches, const ModelFamily& family = gpt_family,
+                  std::int64_t ranks = 1) {
   ModelConfig config;
   config.layers = 2;
   config.width = 64;
@@ -53,13 +54,13 @@ std::vector<std::set<std::string>> names_of(const std::vector<Graph>& stages, co
 }
 
 TEST(Stage, OfAllHalfBlocksIsTheGraph) {
-  const Graph graph = make(2);
+  const Graph graph = stage_model(2);
   EXPECT_EQ(stage_of(graph, 0, half_blocks), graph);
   EXPECT_EQ(to_json(stage_of(graph, 0, half_blocks)), to_json(graph));
 }
 
 TEST(Stage, RefusesRangesThatAreNone) {
-  const Graph graph = make(2);
+  const Graph graph = stage_model(2);
   for (const auto& [first, last] :
        {std::pair{0U, 0U}, {3U, 2U}, {2U, half_blocks + 1}, {half_blocks, half_blocks}})
     EXPECT_THROW(stage_of(graph, first, last), InvalidInput) << first << " " << last;
@@ -94,18 +95,18 @@ void expect_parted(const Graph& graph, const std::vector<std::uint32_t>& cuts) {
 TEST(Stage, EachOpIsInOneStage) {
   for (const auto& cuts : std::vector<std::vector<std::uint32_t>>{
            {0, 3, 6}, {0, 1, 6}, {0, 5, 6}, {0, 2, 4, 6}, {0, 1, 2, 3, 4, 5, 6}}) {
-    expect_parted(make(1), cuts);
-    expect_parted(make(4), cuts);
-    expect_parted(make(4, bert_family), cuts);
-    expect_parted(make(2, llama_family), cuts);
-    expect_parted(make(2, gpt_family, 2), cuts);  // a rank's graph, with its gathers and exchanges
+    expect_parted(stage_model(1), cuts);
+    expect_parted(stage_model(4), cuts);
+    expect_parted(stage_model(4, bert_family), cuts);
+    expect_parted(stage_model(2, llama_family), cuts);
+    expect_parted(stage_model(2, gpt_family, 2), cuts);  // a rank's graph, with its gathers and exchanges
   }
 }
 
 // One value of b s h elements for each micro-batch goes over the cut, and its gradient comes back.
 TEST(Stage, ReceivesOneValueForEachMicroBatch) {
   constexpr std::uint32_t parts = 4;
-  const Graph stage = stage_of(make(parts), 2, 4);
+  const Graph stage = stage_of(stage_model(parts), 2, 4);
   std::map<std::string, int> number;
   for (const Op& op : stage.ops) {
     if (!is_between_stages(op)) continue;
@@ -121,7 +122,7 @@ TEST(Stage, ReceivesOneValueForEachMicroBatch) {
 
 // The table is the first stage's. The last one receives it once, and sends its part of the gradient once.
 TEST(Stage, TheTableBelongsToItsFirstStage) {
-  const std::vector<Graph> stages = stages_of(make(4), {0, 2, 4, 6});
+  const std::vector<Graph> stages = stages_of(stage_model(4), {0, 2, 4, 6});
   const auto kind_of_table = [&](std::size_t s) -> std::optional<TensorKind> {
     for (const Tensor& tensor : stages[s].tensors)
       if (tensor.name == "wte.weight") return tensor.kind;
@@ -142,7 +143,7 @@ TEST(Stage, TheTableBelongsToItsFirstStage) {
 
 // Stages of a rank's graph are planned with all the kinds of ops on the peer lane.
 TEST(Stage, IsPlannedForARankToo) {
-  const Graph graph = make(2, gpt_family, 2);
+  const Graph graph = stage_model(2, gpt_family, 2);
   const Machine machine;
   for (const Graph& stage : stages_of(graph, {0, 2, 4, 6})) {
     const PlanOptions options{.order = MicroBatchOrder::ahead(2)};
