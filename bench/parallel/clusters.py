@@ -12,9 +12,10 @@ import sys
 import time
 
 MODELS = ["6.7b", "13b", "30b"]
-CLUSTERS = [("2x-rtx4090", 1, 8), ("4x-rtx4090", 1, 8), ("8x-a100-80gb", 1, 16), ("8x-h200", 2, 32), ("8x-h200", 4, 64)]
+# Machine, nodes, samples of a batch.
+CLUSTERS = [("4x-rtx4090", 1, 8), ("8x-a100-80gb", 1, 16), ("2x-rtx4090", 1, 8), ("8x-h200", 2, 32), ("8x-h200", 4, 64)]
 SEARCHES = {"grid": [], "without offload": ["--policy", "none"]}
-LIMIT = "60"  # plans and bounds of stages
+LIMIT = "100"  # plans and bounds of stages
 
 
 def commands():
@@ -40,17 +41,18 @@ def seconds(grid):
 
 
 def shape(grid):
-    return f"{grid['stages']} x {grid['parts']}, {grid['micro_batches']} of {grid['micro_batch_samples']}"
+    return f"{grid['stages']} x {grid['parts']} x {grid['split']}, {grid['micro_batches']} of {grid['micro_batch_samples']}"
 
 
 def table(rows):
-    print("| model | cluster | best grid (stages x parts, micro-batches) | step | no grid is below | data parallel alone "
-          "| GPipe, equal parts | without offload | command |")
-    print("|---|---|---|---|---|---|---|---|---|")
+    print("| model | cluster | best grid (stages x parts x split, micro-batches) | step | no grid is below | data parallel alone "
+          "| GPipe, equal parts | Megatron-LM's rule | without offload | command |")
+    print("|---|---|---|---|---|---|---|---|---|---|")
     for (model, machine, nodes, search), answer in rows.items():
         if search != "grid":
             continue
-        others = [seconds(rule["grid"]) if rule["fits"] else "does not fit" for rule in answer.get("others", [])] or ["", ""]
+        others = [seconds(rule["grid"]) if rule["fits"] else "does not fit" for rule in answer.get("others", [])]
+        others = (others + ["", "", ""])[:3]
         resident = rows.get((model, machine, nodes, "without offload"), {})
         without = seconds(resident["grids"][0]) if resident.get("feasible") else "does not fit"
         best = answer["grids"][0] if answer["feasible"] else None

@@ -164,7 +164,7 @@ struct Graph {
   // f64 scalar, written by a forward or backward op; copied to the host every step. no_id in a stage of a
   // pipeline that is not the last.
   TensorId loss = no_id;
-  TensorId clip = no_id;  // f64 {2}: global gradient norm, scale; written by the "clip" op
+  TensorId clip = no_id;                 // f64 {2}: global gradient norm, scale; written by the "clip" op
   std::int64_t samples = 0, tokens = 0;  // per step, for reports; 0: not known
 
   const Tensor& tensor(TensorId id) const { return tensors[id]; }

@@ -35,8 +35,8 @@ void check_loss_scale(const StepOptions& options, std::uint64_t steps);
 // True if the step's gradients were scaled out of the range of their type; a smaller scale may help.
 bool is_overflow(const StepReport& report, const StepOptions& options);
 
-// Returns the offload after which the host has the step's loss; the gate if the graph has no loss. Throws InvalidInput if there is none before
-// the gate.
+// Returns the offload after which the host has the step's loss; the gate if the graph has no loss. Throws
+// InvalidInput if there is none before the gate.
 InstructionId loss_offload(const Graph& graph, const Plan& plan, std::span<const TensorPlace> places);
 
 // Called by all ranks together. Throws InvalidInput on all ranks if one has another plan, seed or first step

@@ -55,7 +55,8 @@ class DecisionClasses {
   double total_bytes() const { return total_bytes_; }
 
   // Adds a cut of the front where this mixture (fractions by class and option) makes the front longest, and
-  // builds all classes anew. Has no effect on a step without cuts, such as a step in another order than layer_major.
+  // builds all classes anew. Has no effect on a step without cuts, such as a step in another order than
+  // layer_major.
   void add_cut(const std::vector<std::vector<double>>& shares);
 
   // Returns the member's level in `choices`.
