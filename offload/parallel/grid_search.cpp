@@ -40,7 +40,7 @@ class GridSearch {
     if (question_.highest == Rung::sums)
       answer_.bound = answer_.grids.empty() ? infinite_seconds : answer_.grids.front().step_seconds;
     if (question_.highest == Rung::plans && !answer_.grids.empty()) improve(answer_.grids.front());
-    answer_.bound = std::min(answer_.bound, best());
+    answer_.bound = has_all_sums_ ? std::min(answer_.bound, best()) : 0;
     answer_.work = costs_.work();
     return std::move(answer_);
   }
@@ -120,7 +120,10 @@ class GridSearch {
     std::multiset<double> least;  // values of the best few
     for (const GridShape& shape : question_.shapes) {
       if (!question_.keep_going("sums of all grids")) answer_.stopped = true;
-      if (answer_.stopped) break;
+      if (answer_.stopped) {
+        has_all_sums_ = false;
+        break;
+      }
       const PrefixSums& sums = costs_.sums(shape);
       const auto stages = static_cast<std::uint32_t>(shape.stages);
       if (stages > sums.half_blocks()) continue;
@@ -158,7 +161,8 @@ class GridSearch {
   }
   void stay(Grid grid) {
     grid.plans.clear();
-    if (grid.step_seconds < infinite_seconds) answer_.bound = std::min(answer_.bound, grid.step_seconds);
+    if (grid.step_seconds == infinite_seconds) return;  // a stage does not fit
+    answer_.bound = std::min(answer_.bound, grid.step_seconds);
     answer_.below.push_back(std::move(grid));
   }
   void keep(Grid grid) {
@@ -194,6 +198,7 @@ class GridSearch {
   const GridQuestion& question_;
   GridSearchAnswer answer_;
   double best_ = infinite_seconds;
+  bool has_all_sums_ = true;
 };
 
 }  // namespace

@@ -42,7 +42,7 @@ struct StagePlan {
   double seconds = 0;        // of the step's ops, transfers and updates, without waiting for other stages
   double bound_seconds = 0;  // no plan of the stage takes less
   double stall_seconds = 0;
-  // In which one micro-batch passes the stage, forward and backward together: the median of them all.
+  // The time of one micro-batch in the stage, forward and backward together: the median of all of them.
   double way_seconds = 0;
   std::string bound_by;
   MicroBatchOrder order = MicroBatchOrder::layer_major;
@@ -108,8 +108,10 @@ struct GridSearchAnswer {
   std::vector<Grid> grids;  // those on the highest rung, by rising step; of sums the best ones
   // The best candidates that stayed below, by rising `step_seconds`, which are lower bounds.
   std::vector<Grid> below;
-  double bound = 0;        // no grid of these shapes takes less
-  std::size_t shapes = 0;  // that were looked at
+  // No grid of these shapes, with the cuts that are even by sums, takes less. 0: not known, since the search
+  // was stopped before it had the sums of all.
+  double bound = 0;
+  std::size_t shapes = 0;  // with sums
   std::uint64_t work = 0;
   bool stopped = false, limited = false;  // keep_going said so; most_work was reached
 };

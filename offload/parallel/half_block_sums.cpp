@@ -14,8 +14,8 @@ template <class Visit>
 void each_field(Visit visit) {
   for (double HalfBlockSums::*field :
        {&HalfBlockSums::forward_seconds, &HalfBlockSums::backward_seconds, &HalfBlockSums::peer_seconds,
-        &HalfBlockSums::update_seconds, &HalfBlockSums::host_update_seconds, &HalfBlockSums::weight_bytes,
-        &HalfBlockSums::gradient_bytes, &HalfBlockSums::state_bytes})
+        &HalfBlockSums::host_update_seconds, &HalfBlockSums::weight_bytes, &HalfBlockSums::gradient_bytes,
+        &HalfBlockSums::state_bytes})
     visit(field);
 }
 
@@ -68,7 +68,6 @@ std::vector<HalfBlockSums> half_block_sums(const Graph& graph, const Machine& ma
     }
     if (op.writes.empty() || graph.kind_of(op.writes.front()) != TensorKind::parameter) continue;
     HalfBlockSums& of = sums[owner[graph.whole_of(op.writes.front())]];
-    of.update_seconds += seconds;
     of.host_update_seconds += host_seconds(op, machine);
     for (TensorId id : op.reads)
       if (graph.kind_of(id) == TensorKind::gradient)

@@ -15,7 +15,6 @@ struct HalfBlockSums {
   double forward_seconds = 0;      // compute lane, one micro-batch
   double backward_seconds = 0;     // the same
   double peer_seconds = 0;         // gathers and exchanges of a step with one micro-batch
-  double update_seconds = 0;       // the parameters' updates on the device
   double host_update_seconds = 0;  // the same on the host
   double weight_bytes = 0, gradient_bytes = 0, state_bytes = 0;
   double sent_bytes = 0;  // over the cut behind the half-block, in one micro-batch's forward
@@ -33,9 +32,11 @@ struct StageRoom {
   Bytes host = unlimited;            // the device's part of host memory
 };
 
-// Returns seconds that no step of these half-blocks with so many micro-batches takes less than: the compute
-// lane's ops once; gathers and exchanges once; and of the parameters that do not fit with their state and
-// gradients, each transfer once and the host's update. Infinite if these do not fit into host memory.
+// Returns what a step of these half-blocks with so many micro-batches takes at the least: the compute lane's
+// ops once; gathers and exchanges once; and of the parameters that do not fit with their state and gradients,
+// each transfer once and the host's update. Equal fractions of weights, gradients and state count as away,
+// which is exact where all parameters have the same bytes of state. Infinite if they do not fit into host
+// memory.
 double least_seconds(const HalfBlockSums& stage, std::int64_t micro_batches, const StageRoom& room);
 
 // Sums over the first half-blocks, so that each stage costs one subtraction.

@@ -69,16 +69,23 @@ std::optional<GridShape> tensor_first(const ClusterQuestion& question, std::uint
   return GridShape{stages, 1, split, 1, question.model.config.batch, GridOrder::one_f_one_b};
 }
 
-// Times the grid of a rule; only its lower bound if that is no less than `best`.
+// Times the grid of a rule; only its lower bound if that is no less than `best`, if there is no work left for
+// plans, or if the search was stopped.
 OthersGrid time_others(ModelCosts& costs, std::string name, const GridShape& shape,
-                       const std::vector<std::uint32_t>& cuts, Rung highest, double best) {
+                       const std::vector<std::uint32_t>& cuts, const ClusterQuestion& question,
+                       const ClusterLimits& limits, double best) {
   OthersGrid others{std::move(name), {}, false};
   for (const Rung rung : {Rung::sums, Rung::bounds, Rung::plans}) {
-    if (rung > highest || (rung > Rung::sums && !costs.may_plan(shape))) break;
-    others.grid = time_grid(costs, shape, cuts, rung);
-    if (!others.grid) break;
-    others.is_bound = rung < highest;
-    if (others.grid->step_seconds >= best) break;
+    if (rung > question.highest) break;
+    const bool goes_on = costs.may_plan(shape) && costs.work() < limits.most_work && !costs.was_cancelled() &&
+                         limits.keep_going(others.name);
+    if (rung > Rung::sums && !goes_on) break;
+    const std::optional<Grid> grid = time_grid(costs, shape, cuts, rung);
+    if (costs.was_cancelled()) break;
+    others.grid = grid;
+    if (!grid) break;
+    others.is_bound = rung < question.highest;
+    if (grid->step_seconds >= best) break;
   }
   return others;
 }
@@ -188,7 +195,7 @@ ClusterAnswer answer(const ClusterQuestion& question, const ClusterLimits& limit
   answer.tokens = static_cast<std::uint64_t>(question.model.tokens());
   const double infinite = std::numeric_limits<double>::infinity();
   answer.others.push_back(time_others(costs, "data parallel alone (stowage plan --devices)",
-                                      data_parallel(question), {0, all}, question.highest, infinite));
+                                      data_parallel(question), {0, all}, question, limits, infinite));
   GridQuestion search;
   search.shapes = shapes_of(question, all);
   search.highest = question.highest;
@@ -196,8 +203,19 @@ ClusterAnswer answer(const ClusterQuestion& question, const ClusterLimits& limit
   search.keep_going = [&](const std::string& doing) {
     return !costs.was_cancelled() && limits.keep_going(doing);
   };
-  if (const auto& known = answer.others.front().grid) search.below = known->step_seconds;
+  const OthersGrid& known = answer.others.front();
+  const bool is_known = known.grid && !known.is_bound;
+  if (is_known) {
+    search.below = known.grid->step_seconds;
+    std::erase(search.shapes, known.grid->shape);
+  }
   answer.search = search_grids(costs, search);
+  if (is_known) {
+    ++answer.search.shapes;
+    const bool has_bound = !known.grid->plans.empty();
+    answer.search.bound = std::min(
+        answer.search.bound, has_bound ? known.grid->plans.front().bound_seconds : known.grid->step_seconds);
+  }
   std::vector<Grid>& grids = answer.search.grids;
   const auto add_known = [&](const OthersGrid& others) {
     if (!others.grid || others.is_bound) return;
@@ -212,12 +230,12 @@ ClusterAnswer answer(const ClusterQuestion& question, const ClusterLimits& limit
   const int stages = std::min(question.devices(), static_cast<int>(all));
   const GridShape gpipe{stages, 1, 1, 1, question.model.config.batch, GridOrder::gpipe};
   answer.others.push_back(time_others(costs, "GPipe, equal numbers of half-blocks", gpipe,
-                                      equal_cuts(all, stages), question.highest,
+                                      equal_cuts(all, stages), question, limits,
                                       grids.empty() ? infinite : grids.front().step_seconds));
   add_known(answer.others.back());
   if (const std::optional<GridShape> megatron = tensor_first(question, all)) {
     answer.others.push_back(time_others(costs, "Megatron-LM: split within a node, then stages", *megatron,
-                                        equal_cuts(all, megatron->stages), question.highest,
+                                        equal_cuts(all, megatron->stages), question, limits,
                                         grids.empty() ? infinite : grids.front().step_seconds));
     add_known(answer.others.back());
   }
@@ -255,8 +273,10 @@ std::string describe(const ClusterQuestion& question, const ClusterAnswer& answe
     lines.add("best grid", "none of {} grids fits{}", answer.search.shapes,
               answer.search.stopped || answer.search.limited ? " so far; the search ended early" : "");
     if (const auto& least = answer.least_refused)
-      lines.add("", "the stage that lacks least needs {} of {} memory", exact(least->minimum),
-                least->host ? "host" : "device");
+      lines.add("", "of the stages that were planned, the one that asks for least needs {} of {} memory",
+                exact(least->minimum), least->host ? "host" : "device");
+    else
+      lines.add("", "weights and state fit neither on the devices nor into host memory; give more of either");
     return std::move(lines).text();
   }
   const Grid& best = answer.best();
@@ -272,7 +292,8 @@ std::string describe(const ClusterQuestion& question, const ClusterAnswer& answe
     lines.add("energy", "{:.3g} joules a token",
               answer.watts * best.step_seconds / static_cast<double>(answer.tokens));
   lines.add("search",
-            "{} grids by sums, {} plans and bounds of stages; no grid takes less than {}, {:.1f}% less{}",
+            "{} grids by sums, {} plans and bounds of stages; no grid of these cuts takes less than {}, "
+            "{:.1f}% less{}",
             answer.search.shapes, answer.search.work, format_seconds(answer.search.bound),
             100 * (1 - 1 / (1 + answer.gap())),
             answer.search.stopped   ? "; stopped"

@@ -69,7 +69,12 @@ bool asks_for_micro_batches(const ModelWords& words) { return words.micro_batche
 
 std::vector<ModelSpec> micro_batch_models(ModelWords words, DataType type) {
   words.micro_batches.clear();
-  const std::optional<ModelSpec> usual = model_spec(words, type);
+  const std::optional<ModelSpec> usual =
+      words.gradient_groups.empty()
+          ? model_spec(words, type)
+          : with_prefix(fmt::format("--micro-batches auto, at least the --gradient-groups {}: ",
+                                    words.gradient_groups),
+                        [&] { return model_spec(words, type); });
   if (!usual)
     throw InvalidInput(
         "--micro-batches auto: a saved graph has its own number; leave it out, or name a model with --model, "

@@ -88,9 +88,13 @@ void set_peer_costs(const GridShape& shape, int stage, const Cluster& cluster, G
   if (cluster.nodes == 1) return;
   const int last = std::max(0, shape.stages - 2);
   const Link next = link_to_next_stage(cluster, shape.parts, shape.split, std::clamp(stage, 0, last));
+  const Link before = link_to_next_stage(cluster, shape.parts, shape.split, std::clamp(stage - 1, 0, last));
   for (Op& op : graph.ops) {
-    if (is_between_stages(op))
-      op.cost.seconds = next.latency_seconds + op.cost.peer_bytes / next.bytes_per_second;
+    if (is_between_stages(op)) {
+      const bool is_next = (op.kernel == "send") == (op.phase == Phase::forward);
+      const Link& link = is_next ? next : before;
+      op.cost.seconds = link.latency_seconds + op.cost.peer_bytes / link.bytes_per_second;
+    }
     if (is_collective(op))
       set_collective_cost(shape, shape.parts, cluster, shape.split > 1 && is_of_split(graph, op), op);
   }
@@ -100,8 +104,8 @@ void set_peer_costs(const GridShape& shape, int stage, const Cluster& cluster, G
 void share_among(int parts, int of, std::vector<HalfBlockSums>& sums) {
   const double factor = static_cast<double>(of) / parts;
   for (HalfBlockSums& each : sums)
-    for (double* value : {&each.update_seconds, &each.host_update_seconds, &each.weight_bytes,
-                          &each.gradient_bytes, &each.state_bytes})
+    for (double* value :
+         {&each.host_update_seconds, &each.weight_bytes, &each.gradient_bytes, &each.state_bytes})
       *value *= factor;
 }
 
@@ -307,9 +311,11 @@ std::optional<StagePlan> ModelCosts::plan(const GridShape& shape, int stage, std
     if (shape.stages > 1) options.order = MicroBatchOrder::ahead(shape.ahead(stage));
     Answer answer = Planner(graph, node.cluster.machine, options).answer(node.budget);
     of.planned = true;
-    if (const auto* refused = std::get_if<Infeasible>(&answer.outcome);
-        refused != nullptr && (!least_refused_ || refused->minimum < least_refused_->minimum))
-      least_refused_ = *refused;
+    // Where only host memory lacks, the device has enough.
+    if (const auto* refused = std::get_if<Infeasible>(&answer.outcome)) {
+      const auto key = [](const Infeasible& of) { return std::pair(!of.host, of.minimum); };
+      if (!least_refused_ || key(*refused) < key(*least_refused_)) least_refused_ = *refused;
+    }
     if (const auto* plan = std::get_if<Plan>(&answer.outcome))
       of.plan = stage_plan(graph, *plan, answer.peak, node.cluster.machine);
   } catch (const Cancelled&) {

@@ -52,8 +52,8 @@ class ModelCosts final : public GridCosts {
   std::string name_of(std::uint32_t number) const;
   std::uint32_t half_blocks() const { return static_cast<std::uint32_t>(names_.size()); }
   bool was_cancelled() const { return cancelled_; }
-  // Returns the least memory that a stage would have needed of those that did not fit; `host`: of host
-  // memory.
+  // Returns the least memory that one of the stages asked for whose plan did not fit: of host memory if one
+  // lacked that alone.
   std::optional<Infeasible> least_refused() const { return least_refused_; }
 
  private:

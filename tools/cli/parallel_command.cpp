@@ -99,6 +99,10 @@ ParallelCommand parse(const RawParallelOptions& raw) {
   command.machine = raw.plans.machine;
   command.machines = machines_folder();
   command.plans = parse(raw.plans);
+  const RawPlanOptions usual;
+  command.asks_for_plans = !raw.rung.empty() || raw.plans.policy != usual.policy ||
+                           raw.plans.bucket_size != usual.bucket_size ||
+                           raw.plans.speculate != usual.speculate || raw.plans.optimizer_in_backward;
   command.model.clips = !command.plans.options.optimizer_in_backward;
   if (raw.rung == "sums") command.highest = Rung::sums;
   if (raw.rung == "bounds") command.highest = Rung::bounds;
@@ -156,6 +160,20 @@ void require_costs_alone(const ParallelCommand& command) {
   if (!command.machine.empty()) refuse("--machine");
   if (!command.cluster_file.empty()) refuse("--cluster");
   if (command.nodes) refuse("--nodes");
+  const ModelWords& words = command.model;
+  for (const auto& [option, word] : {std::pair{"--heads", &words.heads},
+                                     {"--sequence", &words.sequence},
+                                     {"--batch", &words.batch},
+                                     {"--vocabulary", &words.vocabulary},
+                                     {"--head-chunk", &words.head_chunk},
+                                     {"--table-rows", &words.table_rows},
+                                     {"--moments", &words.moments},
+                                     {"--type", &words.type}})
+    if (!word->empty()) refuse(option);
+  if (command.plans.device_memory || command.plans.host_memory)
+    throw InvalidInput("--device-memory, --host-memory: they are a model's; with --costs give --memory");
+  if (command.asks_for_plans)
+    throw InvalidInput("--costs has no stages to plan: leave out --rung and the options of plans");
 }
 
 void require_model_alone(const ParallelCommand& command) {

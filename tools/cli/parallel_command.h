@@ -31,6 +31,7 @@ struct ParallelCommand {
   std::optional<int> nodes;
   PlanChoice plans{};
   Rung highest = Rung::plans;
+  bool asks_for_plans = false;  // an option of plans, or the rung, was given
   bool json = false;
   std::string trace_file;  // empty: none
   std::function<void(const std::string&)> progress = [](const std::string&) {};

@@ -200,7 +200,7 @@ int sweep(const PlanCommand& command, const Source& source, std::string& output)
   return some ? 0 : 2;
 }
 
-// What follows the ordinary answer.
+// Lines behind the ordinary answer.
 struct MoreAnswer {
   std::string text;
   Json fields = Json::object();

@@ -11,8 +11,10 @@ BoundRows::BoundRows(const Problem& problem) : problem_(problem), graph_(*proble
 
 bool BoundRows::in_front(OpId op) const {
   if (!ordered() || turn_ == no_id) {
-    const std::uint32_t unit = graph_.op(op).unit;
-    return graph_.op(op).phase == Phase::forward && (ahead() == 1 || graph_.micro_batch_of(unit) < ahead());
+    const Op& of = graph_.op(op);
+    if (ahead() > 1 && turn_ != no_id && of.phase == Phase::backward)
+      return op < turn_ && of.unit == graph_.op(turn_).unit;  // backward begins with the turn's unit
+    return of.phase == Phase::forward && (ahead() == 1 || graph_.micro_batch_of(of.unit) < ahead());
   }
   return op < turn_ || (op == turn_ && graph_.op(op).phase == Phase::forward);
 }

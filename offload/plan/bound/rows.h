@@ -38,10 +38,13 @@ class BoundRows {
   bool ordered() const { return graph_.micro_batches == 1; }
   // Returns the forwards before the first backward if the problem's order is ahead(2) or more, else 1. With 1
   // the bound holds for layer_major and ahead(1), both.
-  std::uint32_t ahead() const { return std::max(1U, problem_.analysis.order.forwards); }
+  std::uint32_t ahead() const {
+    const MicroBatchOrder order = problem_.analysis.order;
+    return order.is_layer_major ? 1 : order.forwards;
+  }
   // Returns whether the op runs before the instant of the turn: the end of the turn's op if that is a forward
   // op, else its begin. With several micro-batches there are many turns, and all forward ops count as before;
-  // with ahead(2) or more, those of the first forwards.
+  // with ahead(2) or more, those of the first forwards and the backward ops before the turn's.
   bool in_front(OpId op) const;
   bool is_peer(OpId op) const { return problem_.layout.lanes[op] == LaneRole::peer; }
   std::size_t gate() const { return rows_.size() - 1; }

@@ -155,7 +155,7 @@ TEST_F(ClusterCommandTest, SaysWhereNothingFits) {
 
   EXPECT_EQ(run(), 2);
   EXPECT_THAT(output_, HasSubstr("none of"));
-  EXPECT_THAT(output_, HasSubstr("the stage that lacks least needs"));
+  EXPECT_THAT(output_, HasSubstr("the one that asks for least needs"));
   EXPECT_EQ(json()["feasible"], false);
 }
 
@@ -186,6 +186,18 @@ TEST_F(ClusterCommandTest, NamesWhatIsWrong) {
   refused([&] { command_.cluster_file = "c"; }, "--cluster says the machine and the nodes");
   refused([&] { command_.costs_file = "c"; }, "--gpt: --costs has everything");
   refused([&] { command_.model.heads = "7"; }, "heads");
+  const auto beside_costs = [&](auto change, const char* words) {
+    refused(
+        [&] {
+          command_ = {};
+          command_.costs_file = "c";
+          change();
+        },
+        words);
+  };
+  beside_costs([&] { command_.plans.device_memory = 5; }, "with --costs give --memory");
+  beside_costs([&] { command_.model.batch = "7"; }, "--batch: --costs has everything");
+  beside_costs([&] { command_.asks_for_plans = true; }, "leave out --rung and the options of plans");
   refused(
       [&] {
         command_.machine = "";
