@@ -69,7 +69,7 @@ class GridSearch {
   Grid by_sums(const GridShape& shape, std::vector<std::uint32_t> cuts) {
     const PrefixSums& sums = costs_.sums(shape);
     const StageRoom room = costs_.room(shape);
-    Grid grid{shape, std::move(cuts), Rung::sums, {}, {}, 0, {}};
+    Grid grid{shape, std::move(cuts), Rung::sums, {}, {}, {}, 0, {}};
     for (int s = 0; s < shape.stages; ++s) {
       const auto [first, last] = range(grid, s);
       const HalfBlockSums of = sums.of(first, last);
@@ -104,13 +104,13 @@ class GridSearch {
     return is_open();
   }
 
-  double step_of(const Grid& grid) {
+  double step_of(Grid& grid) {
     const PrefixSums& sums = costs_.sums(grid.shape);
-    std::vector<double> sends;
+    grid.sends.clear();
     for (int s = 0; s + 1 < grid.shape.stages; ++s)
-      sends.push_back(
+      grid.sends.push_back(
           costs_.send_seconds(grid.shape, s, sums.sent_bytes(grid.cuts[static_cast<std::size_t>(s) + 1])));
-    return grid_step_seconds(grid.seconds, grid.ways, sends);
+    return grid_step_seconds(grid.seconds, grid.ways, grid.sends);
   }
 
   // Returns all shapes by rising value, those without room left out. Where sums are all that is asked, also

@@ -44,6 +44,7 @@ struct StagePlan {
   double stall_seconds = 0;
   // The time of one micro-batch in the stage, forward and backward together: the median of all of them.
   double way_seconds = 0;
+  double forward_way_seconds = 0;  // its part in forward
   std::string bound_by;
   MicroBatchOrder order = MicroBatchOrder::layer_major;
   Bytes peak = 0;  // device budget that it fits into
@@ -62,6 +63,7 @@ struct Grid {
   Rung rung = Rung::sums;           // of `seconds`
   std::vector<double> seconds;      // of each stage
   std::vector<double> ways;         // of each stage: seconds of one micro-batch in it
+  std::vector<double> sends;        // seconds of one send from each stage to the next
   double step_seconds = 0;
   std::vector<StagePlan> plans;  // of each stage; empty below Rung::plans
 };

@@ -99,7 +99,6 @@ class StageBuilder {
     const auto use = [&](TensorId id) { used_[id] = used_[graph_.whole_of(id)] = 1; };
     for (OpId op = 0; op < graph_.ops.size(); ++op) {
       const Op& of = graph_.op(op);
-      if (is_clip(of)) norm_parts_ = of.reads;
       if (belongs(op)) {
         std::for_each(of.reads.begin(), of.reads.end(), use);
         std::for_each(of.writes.begin(), of.writes.end(), use);
@@ -108,7 +107,23 @@ class StageBuilder {
           if (block_of_tensor(id) != no_id && !is_foreign(id)) sent_[graph_.whole_of(id)] = 1;
       }
     }
-    for (TensorId id : norm_parts_) sent_[id] = 0;  // exchanged apart
+    find_norm_parts();
+  }
+  // The parts of the norm move together: those that the clip op of every stage reads, or with several ranks
+  // those that a stage adds up before.
+  void find_norm_parts() {
+    const auto add = [&](TensorId id, bool wanted) {
+      if (is_foreign(id) && used_[id]) other_parts_.push_back(id);
+      if (!is_foreign(id) && wanted) own_parts_.push_back(id);
+      sent_[id] = 0;
+    };
+    for (const Op& op : graph_.ops)
+      for (TensorId id : op.reads) {
+        if (is_clip(op)) add(id, true);
+        const bool is_part = op.kernel == "norm_part" && producer_[id] != no_id &&
+                             graph_.op(producer_[id]).kernel == "square_sum";
+        if (is_part) add(id, sent_[id] != 0);
+      }
   }
 
   void copy_tensors() {
@@ -151,6 +166,7 @@ class StageBuilder {
     const std::uint32_t unit = unit_of(begin);
     for (OpId op = begin; op < end; ++op) {
       if (!belongs(op)) continue;
+      if (graph_.op(op).kernel == "norm_part") receive_norm_parts(unit);
       for (TensorId id : graph_.op(op).reads) {
         if (is_foreign(id)) receive({id}, phase, unit);
         // A table leaves once, where it is first read.
@@ -205,21 +221,21 @@ class StageBuilder {
 
   // Backward ends with the parts of the norm: own parts leave, the others' come in.
   void exchange_norm_parts() {
-    std::vector<TensorId> own, others;
-    for (TensorId id : norm_parts_) (is_foreign(id) ? others : own).push_back(id);
     const std::uint32_t unit = graph_.micro_batches - 1;
-    for (std::vector<TensorId>* parts : {&own, &others})
-      for (std::size_t from = 0; from < parts->size(); from += most_norm_parts) {
-        const auto begin = parts->begin() + static_cast<std::ptrdiff_t>(from);
-        const auto count = std::min(most_norm_parts, parts->size() - from);
-        const std::vector<TensorId> some(begin, begin + static_cast<std::ptrdiff_t>(count));
-        if (parts == &others) {
-          receive(some, Phase::backward, unit);
-        } else {
-          for (TensorId id : some) sent_[id] = 1;
-          send(some, Phase::backward, unit);
-        }
-      }
+    for (TensorId id : own_parts_) sent_[id] = 1;
+    in_some(own_parts_, [&](const std::vector<TensorId>& some) { send(some, Phase::backward, unit); });
+    receive_norm_parts(unit);
+  }
+  void receive_norm_parts(std::uint32_t unit) {
+    in_some(other_parts_, [&](const std::vector<TensorId>& some) { receive(some, Phase::backward, unit); });
+  }
+  template <class Move>
+  static void in_some(const std::vector<TensorId>& parts, Move move) {
+    for (std::size_t from = 0; from < parts.size(); from += most_norm_parts) {
+      const auto begin = parts.begin() + static_cast<std::ptrdiff_t>(from);
+      const auto count = std::min(most_norm_parts, parts.size() - from);
+      move({begin, begin + static_cast<std::ptrdiff_t>(count)});
+    }
   }
 
   const Graph& graph_;
@@ -228,8 +244,8 @@ class StageBuilder {
   std::vector<std::uint32_t> block_of_;  // half-block of each op; no_id: of all stages
   std::vector<std::uint32_t> owner_;     // by parameter: its first half-block
   std::vector<std::uint8_t> used_, sent_, received_;
-  std::vector<TensorId> norm_parts_;
-  std::vector<TensorId> copy_;  // by tensor of the graph: its tensor in the stage
+  std::vector<TensorId> own_parts_, other_parts_;  // of the norm
+  std::vector<TensorId> copy_;                     // by tensor of the graph: its tensor in the stage
   Graph stage_;
 };
 

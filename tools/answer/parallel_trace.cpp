@@ -53,31 +53,37 @@ void require_traceable(const ParallelCosts& costs) {
                   costs.micro_batches, stages, most_traced_events, most_traced_micro_batches(stages)));
 }
 
-std::string trace_of_step(const ParallelCosts& costs, const ParallelAnswer& answer) {
-  require_traceable(costs);
-  const ParallelCandidate& best = answer.best();
-  PipelineQuestion question = simulation_of(costs, best);
+std::string trace_of_pipeline(PipelineQuestion question, const std::vector<std::string>& names,
+                              const std::vector<double>& tail_seconds, const std::string& tail) {
   question.keep_events = true;
   StepTrace trace;
-  std::vector<double> ends(best.stages.size(), 0);
-  for (std::size_t s = 0; s < best.stages.size(); ++s) {
-    const PlacedStage& stage = best.pipeline.stages[s];
-    const auto name = [&](int layer) {
-      return printable(costs.layers[static_cast<std::size_t>(layer)].name);
-    };
-    trace.name_row(s, fmt::format("stage {}: {} .. {}", s, name(stage.first), name(stage.last - 1)));
-  }
+  std::vector<double> ends(names.size(), 0);
+  for (std::size_t s = 0; s < names.size(); ++s) trace.name_row(s, fmt::format("stage {}: {}", s, names[s]));
   for (const PipelineEvent& event : simulate_pipeline(question).events) {
     const std::size_t stage = static_cast<std::size_t>(event.stage);
     trace.add_span(stage, fmt::format("{} {}", event.backward ? "backward" : "forward", event.micro_batch),
                    event.begin_seconds, event.end_seconds);
     ends[stage] = event.end_seconds;
   }
-  for (std::size_t s = 0; s < best.stages.size(); ++s) {
-    const double exchange = best.stages[s].exchange_seconds;
-    if (exchange > 0) trace.add_span(s, "exchange of gradients", ends[s], ends[s] + exchange);
-  }
+  for (std::size_t s = 0; s < names.size(); ++s)
+    if (tail_seconds[s] > 0) trace.add_span(s, tail, ends[s], ends[s] + tail_seconds[s]);
   return std::move(trace).text();
+}
+
+std::string trace_of_step(const ParallelCosts& costs, const ParallelAnswer& answer) {
+  require_traceable(costs);
+  const ParallelCandidate& best = answer.best();
+  std::vector<std::string> names;
+  std::vector<double> exchanges;
+  for (std::size_t s = 0; s < best.stages.size(); ++s) {
+    const PlacedStage& stage = best.pipeline.stages[s];
+    const auto name = [&](int layer) {
+      return printable(costs.layers[static_cast<std::size_t>(layer)].name);
+    };
+    names.push_back(fmt::format("{} .. {}", name(stage.first), name(stage.last - 1)));
+    exchanges.push_back(best.stages[s].exchange_seconds);
+  }
+  return trace_of_pipeline(simulation_of(costs, best), names, exchanges, "exchange of gradients");
 }
 
 }  // namespace stowage

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "stowage/error.h"
+#include "tools/answer/parallel_trace.h"
 #include "tools/console/text.h"
 
 namespace stowage {
@@ -250,6 +251,31 @@ ClusterAnswer answer(const ClusterQuestion& question, const ClusterLimits& limit
   return answer;
 }
 
+std::string trace_of(const ClusterAnswer& answer) {
+  const Grid& grid = answer.best();
+  const std::int64_t events = (2 * grid.shape.micro_batches + 1) * grid.shape.stages;
+  if (events > most_traced_events)
+    throw InvalidInput(
+        fmt::format("--trace: a step of the best grid has {} events, and {} are the limit; leave it out",
+                    events, most_traced_events));
+  PipelineQuestion question;
+  question.schedule =
+      grid.shape.order == GridOrder::gpipe ? PipelineSchedule::gpipe : PipelineSchedule::one_f_one_b;
+  question.micro_batches = grid.shape.micro_batches;
+  std::vector<std::string> names;
+  std::vector<double> rests;
+  for (std::size_t s = 0; s < grid.seconds.size(); ++s) {
+    const double way = grid.ways[s];
+    const double forward = grid.plans.empty() ? way / 3 : grid.plans[s].forward_way_seconds;
+    question.times.push_back({forward, way - forward});
+    names.push_back(
+        fmt::format("{} .. {}", answer.half_blocks[grid.cuts[s]], answer.half_blocks[grid.cuts[s + 1] - 1]));
+    rests.push_back(grid.seconds[s] - way * static_cast<double>(grid.shape.micro_batches));
+  }
+  for (const double send : grid.sends) question.links.push_back({send, 0});
+  return trace_of_pipeline(std::move(question), names, rests, "updates, and waits for transfers");
+}
+
 std::string command_of(const ClusterQuestion& question, const Grid& grid) {
   if (grid.shape.stages > 1 || grid.shape.split > 1 || question.nodes > 1 ||
       question.model.family != &gpt_family)
@@ -291,11 +317,13 @@ std::string describe(const ClusterQuestion& question, const ClusterAnswer& answe
   if (answer.watts > 0)
     lines.add("energy", "{:.3g} joules a token",
               answer.watts * best.step_seconds / static_cast<double>(answer.tokens));
-  lines.add("search",
-            "{} grids by sums, {} plans and bounds of stages; no grid of these cuts takes less than {}, "
-            "{:.1f}% less{}",
-            answer.search.shapes, answer.search.work, format_seconds(answer.search.bound),
-            100 * (1 - 1 / (1 + answer.gap())),
+  const std::string bound =
+      answer.search.bound > 0
+          ? fmt::format("no grid of these cuts takes less than {}, {:.1f}% less",
+                        format_seconds(answer.search.bound), 100 * (1 - 1 / (1 + answer.gap())))
+          : "not all grids have sums";
+  lines.add("search", "{} grids by sums, {} plans and bounds of stages; {}{}", answer.search.shapes,
+            answer.search.work, bound,
             answer.search.stopped   ? "; stopped"
             : answer.search.limited ? "; ended at --limit"
                                     : "");

@@ -44,6 +44,10 @@ ClusterAnswer answer(const ClusterQuestion& question, const ClusterLimits& limit
 
 std::string describe(const ClusterQuestion& question, const ClusterAnswer& answer);
 nlohmann::ordered_json to_json(const ClusterQuestion& question, const ClusterAnswer& answer);
+// Returns one step of the best grid, as trace_of_pipeline does: stages take their ways, and at the end the
+// rest of their own seconds. Throws InvalidInput if that is more than most_traced_events events. Requires a
+// grid that fits.
+std::string trace_of(const ClusterAnswer& answer);
 // Returns the command with today's programs that trains by this grid; empty: there is none.
 std::string command_of(const ClusterQuestion& question, const Grid& grid);
 

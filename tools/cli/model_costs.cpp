@@ -113,8 +113,8 @@ void share_among(int parts, int of, std::vector<HalfBlockSums>& sums) {
 constexpr std::int64_t most_units = 8192;
 constexpr int most_planned_parts = 64;
 
-// Returns the median over the micro-batches of their time in the stage, forward and backward.
-double way_seconds(const Graph& graph, const Plan& plan, const Machine& machine) {
+// Sets the medians over the micro-batches of their time in the stage.
+void set_ways(const Graph& graph, const Plan& plan, const Machine& machine, StagePlan& stage) {
   const Timeline timeline = simulate(graph, plan, machine);
   std::vector<Interval> in(2 * std::size_t{graph.micro_batches}, {infinite_seconds, 0});
   for (std::size_t i = 0; i < plan.instructions.size(); ++i) {
@@ -127,13 +127,17 @@ double way_seconds(const Graph& graph, const Plan& plan, const Machine& machine)
     of.begin = std::min(of.begin, timeline.instructions[i].begin);
     of.end = std::max(of.end, timeline.instructions[i].end);
   }
-  std::vector<double> seconds;
-  for (std::size_t part = 0; part < graph.micro_batches; ++part)
-    seconds.push_back(std::max(0.0, in[2 * part].end - in[2 * part].begin) +
-                      std::max(0.0, in[2 * part + 1].end - in[2 * part + 1].begin));
-  const auto middle = seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2);
-  std::nth_element(seconds.begin(), middle, seconds.end());
-  return *middle;
+  const auto median = [&](bool forward, bool backward) {
+    std::vector<double> seconds;
+    for (std::size_t part = 0; part < graph.micro_batches; ++part)
+      seconds.push_back((forward ? std::max(0.0, in[2 * part].end - in[2 * part].begin) : 0) +
+                        (backward ? std::max(0.0, in[2 * part + 1].end - in[2 * part + 1].begin) : 0));
+    const auto middle = seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2);
+    std::nth_element(seconds.begin(), middle, seconds.end());
+    return *middle;
+  };
+  stage.way_seconds = std::min(stage.seconds, median(true, true));
+  stage.forward_way_seconds = std::min(stage.way_seconds, median(true, false));
 }
 
 StagePlan stage_plan(const Graph& graph, const Plan& plan, Bytes peak, const Machine& machine) {
@@ -142,7 +146,7 @@ StagePlan stage_plan(const Graph& graph, const Plan& plan, Bytes peak, const Mac
   of.seconds = plan.predicted_step_seconds;
   of.bound_seconds = plan.lower_bound_seconds;
   of.stall_seconds = plan.predicted_stall_seconds;
-  of.way_seconds = std::min(of.seconds, way_seconds(graph, plan, machine));
+  set_ways(graph, plan, machine, of);
   of.bound_by = plan.bound_by;
   of.order = plan.order;
   of.peak = peak;

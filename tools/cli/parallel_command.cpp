@@ -183,7 +183,6 @@ void require_model_alone(const ParallelCommand& command) {
   if (command.devices) refuse("--devices", "give --machine and --nodes, or --cluster");
   if (command.memory) refuse("--memory", "give --device-memory");
   if (command.objective) refuse("--objective", "the step alone is asked");
-  if (!command.trace_file.empty()) refuse("--trace", "there is no trace yet; leave it out");
 }
 
 ClusterFile cluster_of(const ParallelCommand& command) {
@@ -238,6 +237,7 @@ int of_model(const ParallelCommand& command, std::string& output) {
   if (words.gpt.empty() && words.bert.empty() && words.model.empty())
     throw InvalidInput("nothing to cut: give --costs FILE, or a model: --gpt, --bert or --model");
   require_model_alone(command);
+  OutputFile trace("--trace", command.trace_file, Writing::whole);
   const ClusterFile file = cluster_of(command);
   ClusterQuestion question = question_of(command, file);
   std::stop_source stop;
@@ -255,6 +255,10 @@ int of_model(const ParallelCommand& command, std::string& output) {
     return !stop.stop_requested();
   };
   const ClusterAnswer answer = stowage::answer(question, limits, file.watts_per_device, file.watts_per_node);
+  if (answer.feasible() && trace.wanted()) {
+    trace.write(trace_of(answer));
+    trace.commit();
+  }
   output += command.json ? to_json(question, answer).dump(2) + '\n' : describe(question, answer);
   if (stop.stop_requested()) return interrupted_code;
   return answer.feasible() ? 0 : 2;

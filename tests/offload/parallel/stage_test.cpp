@@ -120,6 +120,17 @@ TEST(Stage, ReceivesOneValueForEachMicroBatch) {
                                      std::pair("send backward", 4), std::pair("send forward", 4)));
 }
 
+// With several ranks one stage adds up the norm's parts; they come to it together, too.
+TEST(Stage, MovesThePartsOfTheNormTogether) {
+  for (const std::int64_t ranks : {1, 2})
+    for (const Graph& stage : stages_of(stage_model(2, gpt_family, ranks), {0, 3, 6})) {
+      int moves = 0;
+      for (const Op& op : stage.ops)
+        moves += is_between_stages(op) && op.name.find("square_sum") != std::string::npos ? 1 : 0;
+      EXPECT_EQ(moves, ranks == 1 ? 2 : 1);
+    }
+}
+
 // The table is the first stage's. The last one receives it once, and sends its part of the gradient once.
 TEST(Stage, TheTableBelongsToItsFirstStage) {
   const std::vector<Graph> stages = stages_of(stage_model(4), {0, 2, 4, 6});

@@ -150,6 +150,24 @@ TEST_F(ClusterCommandTest, TakesAClustersFile) {
   EXPECT_THAT(output_, HasSubstr("joules a token"));
 }
 
+// A row for each stage, and in it a forward and a backward of each micro-batch.
+TEST_F(ClusterCommandTest, WritesAStepOfTheBestGrid) {
+  command_.trace_file = folder_.file("step.json");
+  const Json best = json()["grids"][0];
+  const Json trace = Json::parse(contents_of(command_.trace_file));
+  std::int64_t rows = 0, passes = 0;
+  for (const Json& event : trace["traceEvents"]) {
+    rows += event["ph"] == "M" ? 1 : 0;
+    const std::string name = event["name"];
+    if (name.starts_with("forward ") || name.starts_with("backward ")) {
+      ++passes;
+      EXPECT_GT(event["dur"].get<double>(), 0);
+    }
+  }
+  EXPECT_EQ(rows, best["stages"].get<std::int64_t>());
+  EXPECT_EQ(passes, 2 * best["stages"].get<std::int64_t>() * best["micro_batches"].get<std::int64_t>());
+}
+
 TEST_F(ClusterCommandTest, SaysWhereNothingFits) {
   command_.plans.device_memory = Bytes{629145600} + 4096;  // context and libraries of one device
 
@@ -182,7 +200,6 @@ TEST_F(ClusterCommandTest, NamesWhatIsWrong) {
   refused([&] { command_.nodes = 2048; }, "a cluster of 8192 devices is too large");
   refused([&] { command_.memory = 5; }, "--memory: it goes with --costs");
   refused([&] { command_.devices = 5; }, "--devices: it goes with --costs");
-  refused([&] { command_.trace_file = "t"; }, "--trace: it goes with --costs");
   refused([&] { command_.cluster_file = "c"; }, "--cluster says the machine and the nodes");
   refused([&] { command_.costs_file = "c"; }, "--gpt: --costs has everything");
   refused([&] { command_.model.heads = "7"; }, "heads");
