@@ -46,7 +46,7 @@ class ProgramBuilder {
       if (graph_.op(op).phase == Phase::update || rows_.is_peer(op)) continue;
       const bool in_front = rows_.in_front(op);
       costs_.add_op(op, in_front ? fixed.front : fixed.back);
-      costs_.cuts().add_op(op, in_front, op_seconds(graph_.op(op), costs_.machine()), fixed);
+      costs_.add_fixed_at_cuts(op, in_front, fixed);
     }
     if (problem_.layout.has_peers) add_peer_ops(fixed);
   }

@@ -42,6 +42,9 @@ class BoundCosts {
   // that stay for the whole step, rounding to the alignment, latencies and delays by host updates only take
   // from the room or add to the time. Alias groups (may_alias) are counted once.
   void add_op(OpId op, ShareTimes& lanes) const;
+  // Adds the op's own time at the cuts that count it. With ahead(2) or more there is one cut, for early
+  // updates: none begins before the last micro-batch's backward, which makes the gradients' sums.
+  void add_fixed_at_cuts(OpId op, bool in_front, ShareCost& fixed) const;
   // Adds a transfer of `bytes` to the device, or one to the host.
   void add_in(Bytes bytes, ShareTimes& lanes) const;
   void add_out(Bytes bytes, ShareTimes& lanes) const;
@@ -53,6 +56,9 @@ class BoundCosts {
   std::size_t host_row() const { return rows_.all().size(); }
 
  private:
+  bool is_in_last_backward(OpId op) const;
+  void cut_at_last_backward();
+
   BoundRows rows_;
   Budget budget_;
   LaneSharing sharing_;

@@ -7,6 +7,7 @@
 #include "offload/plan/decisions/extreme_choices.h"
 #include "offload/plan/problem/settings.h"
 #include "offload/plan/schedule/candidate.h"
+#include "src/graph/cost.h"
 #include "stowage/error.h"
 #include "stowage/models.h"
 #include "stowage/planner.h"
@@ -282,6 +283,23 @@ TEST(MicroBatchPlans, AnOrderAheadIsPlannedWhereItIsNamed) {
   }
   for (const std::uint32_t forwards : {0U, parts + 1})
     EXPECT_THROW(make_plan(graph, machine, {}, {.order = MicroBatchOrder::ahead(forwards)}), InvalidInput);
+}
+
+// Gradients are whole in the last micro-batch's backward: what the host updates then hides behind nothing but
+// that and the first forwards. Here all updates take as long as all ops.
+TEST(MicroBatchPlans, TheBoundOfAnOrderAheadKnowsThatGradientsComeLate) {
+  const Graph graph = make_gpt(parts);
+  Machine machine = with_link(1e12);
+  double ops = 0, updates = 0;
+  for (const Op& op : graph.ops)
+    (op.phase == Phase::update ? updates : ops) +=
+        op.phase == Phase::update ? host_seconds(op, machine) : op_seconds(op, machine);
+  machine.host_bytes_per_second *= updates / ops;
+  const PlanOptions options{.order = MicroBatchOrder::ahead(2)};
+  const Bytes least = minimum_bytes(graph, machine, options);
+  const Plan plan = made(graph, machine, least, options.order);
+  EXPECT_GT(plan.lower_bound_seconds, 1.4 * ops);
+  EXPECT_LE(plan.lower_bound_seconds, plan.predicted_step_seconds * (1 + 1e-9));
 }
 
 }  // namespace
