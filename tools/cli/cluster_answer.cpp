@@ -82,7 +82,7 @@ OthersGrid time_others(ModelCosts& costs, std::string name, const GridShape& sha
                          limits.keep_going(others.name);
     if (rung > Rung::sums && !goes_on) break;
     const std::optional<Grid> grid = time_grid(costs, shape, cuts, rung);
-    if (costs.was_cancelled()) break;
+    if (rung > Rung::sums && costs.was_cancelled()) break;
     others.grid = grid;
     if (!grid) break;
     others.is_bound = rung < question.highest;

@@ -238,6 +238,9 @@ int of_model(const ParallelCommand& command, std::string& output) {
     throw InvalidInput("nothing to cut: give --costs FILE, or a model: --gpt, --bert or --model");
   require_model_alone(command);
   OutputFile trace("--trace", command.trace_file, Writing::whole);
+  if (is_emulated(command.plans.options.policy))
+    throw InvalidInput(fmt::format("--policy {}: emulated systems have no stages; give auto or none",
+                                   to_string(command.plans.options.policy)));
   const ClusterFile file = cluster_of(command);
   ClusterQuestion question = question_of(command, file);
   std::stop_source stop;

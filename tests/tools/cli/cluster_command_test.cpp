@@ -180,6 +180,7 @@ TEST_F(ClusterCommandTest, SaysWhereNothingFits) {
 TEST_F(ClusterCommandTest, StopsWhenAskedTo) {
   command_.stop = [] { return true; };
   EXPECT_EQ(run(), 130);
+  EXPECT_THAT(output_, ::testing::Not(HasSubstr("does not fit")));
 }
 
 TEST_F(ClusterCommandTest, NamesWhatIsWrong) {
@@ -203,6 +204,8 @@ TEST_F(ClusterCommandTest, NamesWhatIsWrong) {
   refused([&] { command_.cluster_file = "c"; }, "--cluster says the machine and the nodes");
   refused([&] { command_.costs_file = "c"; }, "--gpt: --costs has everything");
   refused([&] { command_.model.heads = "7"; }, "heads");
+  refused([&] { command_.plans.options.policy = Policy::zero_offload; },
+          "--policy zero-offload: emulated systems have no stages");
   const auto beside_costs = [&](auto change, const char* words) {
     refused(
         [&] {
