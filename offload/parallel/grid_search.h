@@ -37,7 +37,7 @@ struct GridShape {
   friend auto operator<=>(const GridShape&, const GridShape&) = default;
 };
 
-// What a plan says of one stage. Bytes and seconds are those of each of its devices.
+// The plan of one stage in numbers: seconds and bytes of each of its devices.
 struct StagePlan {
   double seconds = 0;        // of the step's ops, transfers and updates, without waiting for other stages
   double bound_seconds = 0;  // no plan of the stage takes less

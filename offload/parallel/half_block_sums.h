@@ -1,5 +1,5 @@
-// What a stage takes at the least, by sums over the ops of its half-blocks: the lowest of three rungs of
-// cost. The second is the planner's lower bound of the stage's graph (stage.h), the third its plan.
+// The least time of a stage, by sums over the ops of its half-blocks. It is the lowest of three rungs of
+// cost; the second is the planner's lower bound of the stage's graph (stage.h), the third its plan.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ struct HalfBlockSums {
 // half-block that uses it.
 std::vector<HalfBlockSums> half_block_sums(const Graph& graph, const Machine& machine);
 
-// What a stage's device has.
+// The memory of each device of a stage.
 struct StageRoom {
   const Machine* machine = nullptr;  // not null
   Bytes arena = unlimited;           // device memory without Machine::overhead_bytes

@@ -14,7 +14,7 @@
 namespace stowage {
 namespace {
 
-// What a split op does with rows.
+// The part of an op in splitting: whether it gathers rows or makes sums that are exchanged.
 enum class SplitRole : std::uint8_t { none, opens, closes, embeds, heads };
 
 constexpr std::string_view head_kernels[] = {"linear_cross_entropy", "head_statistics", "head_backward"};

@@ -262,10 +262,11 @@ ModelSpec model_spec(const GptSize& size, const ModelWords& words, DataType type
   return complete(gpt_family, size, words, type);
 }
 
-Graph build(const ModelSpec& spec) {
+Graph build(const ModelSpec& spec, const ChunkGrid& grid) {
   GraphBuilder builder(spec.type);
   const Value loss = spec.family->build(builder, spec.config).loss;
   AdamW optimizer{.moments = spec.moments};
+  optimizer.grid = grid;
   if (!spec.clips) optimizer.clip = 0;
   return builder.finish(loss, optimizer);
 }

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "src/models/require_valid.h"
-#include "stowage/graph.h"
+#include "stowage/graph_builder.h"
 #include "tools/answer/model_spec.h"
 
 namespace stowage {
@@ -51,7 +51,7 @@ ModelSpec model_spec(const GptSize& size, const ModelWords& words, DataType type
 // Returns the training step with AdamW that train_gpt and train_bert (with its pre-training heads) build for
 // these sizes; for several devices the step of the first device, whose plan serves all. Throws InvalidInput
 // naming the field that is too large.
-Graph build(const ModelSpec& spec);
+Graph build(const ModelSpec& spec, const ChunkGrid& grid = {});
 
 // The trainers and `stowage plan` share these two rules.
 // Returns how many rows the token table has: the number of tokens, rounded up to a multiple of 64.

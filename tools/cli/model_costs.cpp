@@ -54,16 +54,6 @@ std::vector<int> kinds_of(const std::vector<HalfBlockSums>& sums) {
   return kinds;
 }
 
-// Returns the step without a chunk grid, which the parts of split products have no rows for.
-Graph build_without_slices(const ModelSpec& spec) {
-  GraphBuilder builder(spec.type);
-  const Value loss = spec.family->build(builder, spec.config).loss;
-  AdamW optimizer{.moments = spec.moments};
-  optimizer.grid.most_slices = 1;
-  if (!spec.clips) optimizer.clip = 0;
-  return builder.finish(loss, optimizer);
-}
-
 // True for a gather or an exchange of split_of.
 bool is_of_split(const Graph& graph, const Op& op) {
   const std::string& written = graph.tensor(op.writes.front()).name;
@@ -210,7 +200,9 @@ Graph ModelCosts::rank_graph(const GridShape& shape, const Node& node) const {
   spec.config.gradient_groups = shape.parts;
   spec.config.micro_batches = shape.micro_batches * shape.parts;
   spec.config.batch = spec.config.micro_batches * shape.samples;
-  Graph graph = shape.split == 1 ? build(spec) : split_of(build_without_slices(spec), shape.split);
+  // Split products have no rows for a chunk grid.
+  const ChunkGrid grid = shape.split == 1 ? ChunkGrid{} : ChunkGrid{.most_slices = 1};
+  Graph graph = split_of(build(spec, grid), shape.split);
   set_op_seconds(question_.machine, question_.model.type, node.cluster.machine, graph);
   return graph;
 }

@@ -75,13 +75,25 @@ TEST_F(ClusterCommandTest, DataParallelAloneIsWhatPlanSays) {
   EXPECT_EQ(rule["grid"]["plans"][0]["peak_bytes"], Json::parse(text)["peak_bytes"]);
 }
 
+// By plans on five clusters and models, in budgets of which some have room with offload alone.
 TEST_F(ClusterCommandTest, IsNeverSlowerThanOthersRules) {
-  std::vector<const char*> sizes{"2x64", "3x128"};
-  if (testing::fewer_draws) sizes.pop_back();
-  for (const char* gpt : sizes)
+  struct Asked {
+    const char *machine, *gpt, *heads;
+    int nodes;
+  };
+  std::vector<Asked> asked{{"4x-rtx4090", "2x64", "1", 1},
+                           {"2x-rtx4090", "3x128", "2", 1},
+                           {"4x-rtx4090", "3x128", "4", 1},
+                           {"2x-rtx4090", "2x64", "2", 2},
+                           {"8x-h200", "1x128", "2", 1}};
+  if (testing::fewer_draws) asked.resize(1);
+  for (const Asked& of : asked)
     for (const Bytes above : {Bytes{700'000}, Bytes{1'500'000}, Bytes{1} << 30}) {
-      command_.model.gpt = gpt;
-      command_.model.heads = "";
+      SCOPED_TRACE(std::string(of.machine) + " " + of.gpt + " " + std::to_string(above));
+      command_.machine = of.machine;
+      command_.nodes = of.nodes;
+      command_.model.gpt = of.gpt;
+      command_.model.heads = of.heads;
       command_.plans.device_memory = above + Bytes{1166016512};  // context and libraries
       const Json answer = json();
       if (!answer["feasible"]) {
