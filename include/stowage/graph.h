@@ -153,6 +153,9 @@ struct Graph {
   // goes from the last half-block to the first, and within each through micro-batches 0, 1, … as forward
   // does.
   std::uint32_t micro_batches = 1;
+  // The half-blocks at which the second and later *ranges* of a stage of a pipeline begin (stage.h), rising:
+  // between two ranges other devices work. Empty for one range, and for one micro-batch.
+  std::vector<std::uint32_t> range_begins;
   // Number of equal, consecutive groups of micro-batches; a power of two that divides micro_batches. The
   // gradients of a parameter's use, and the loss, are added up over the groups as TreeSum (tree_sum.h) says.
   std::uint32_t gradient_groups = 1;
@@ -183,6 +186,13 @@ struct Graph {
   std::vector<std::vector<TensorId>> slices() const;
   std::uint32_t half_block_of(std::uint32_t unit) const { return unit / micro_batches; }
   std::uint32_t micro_batch_of(std::uint32_t unit) const { return unit % micro_batches; }
+  // Returns the number of the range that the unit is in, from 0.
+  std::uint32_t range_of(std::uint32_t unit) const {
+    return static_cast<std::uint32_t>(
+        std::upper_bound(range_begins.begin(), range_begins.end(), half_block_of(unit)) -
+        range_begins.begin());
+  }
+  bool is_in_last_range(std::uint32_t unit) const { return range_of(unit) == range_begins.size(); }
   friend bool operator==(const Graph&, const Graph&) = default;
 };
 
@@ -194,14 +204,14 @@ constexpr bool are_gradient_groups(std::uint32_t groups, std::uint32_t micro_bat
 // Throws InvalidInput naming the first op or tensor that breaks the contract above: an id out of
 // range, a tensor with two producers (or none, unless parameter, optimizer state or input), a read
 // before the write, an alias that is not the last read, phases or units out of order, a half-block
-// without some micro-batch, groups that do not divide these, names not unique, a shape that overflows, slices
-// that are no chunk grid.
+// without some micro-batch, groups that do not divide these, ranges that do not rise, names not unique, a
+// shape that overflows, slices that are no chunk grid.
 void check(const Graph& graph);
 
-// Versioned JSON, loss-free; version 5 where a parameter is not trained, an op is not replayable or has a
-// type, or samples or tokens are known, 4 where there are several gradient groups or ranks, 3 where a tensor
-// is a slice, 2 where an op has measured seconds, else 1. `graph_from_json` treats its text as hostile:
-// InvalidInput, never worse.
+// Versioned JSON, loss-free; version 6 where there are several ranges, 5 where a parameter is not trained, an
+// op is not replayable or has a type, or samples or tokens are known, 4 where there are several gradient
+// groups or ranks, 3 where a tensor is a slice, 2 where an op has measured seconds, else 1. `graph_from_json`
+// treats its text as hostile: InvalidInput, never worse.
 std::string to_json(const Graph& graph);
 Graph graph_from_json(std::string_view text);
 

@@ -1,7 +1,8 @@
 // The search for the fastest grid of stages, by three rungs of cost (docs/parallel.md).
 //
 // A candidate is timed by the sums of its half-blocks' ops, then by the lower bounds of its stages' graphs,
-// then by their plans. It climbs a rung only while its value below is less than the best plan's.
+// then by their plans. Always the one of the least value climbs a rung, until no value is below the best
+// plan's.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "offload/parallel/half_block_sums.h"
+#include "offload/parallel/stage.h"
 #include "stowage/plan.h"
 
 namespace stowage {
@@ -31,6 +33,9 @@ struct GridShape {
   std::int64_t samples = 1;        // of a part, in one micro-batch
   std::int64_t micro_batches = 1;  // of a step
   GridOrder order = GridOrder::one_f_one_b;
+  // Of half-blocks in each stage, which other trainers call virtual stages. Range r of stage s is number
+  // r * stages + s. With several, micro-batches go through one range after another (stage.h).
+  int ranges = 1;
 
   int devices() const { return stages * parts * split; }
   std::uint32_t ahead(int stage) const;
@@ -42,7 +47,8 @@ struct StagePlan {
   double seconds = 0;        // of the step's ops, transfers and updates, without waiting for other stages
   double bound_seconds = 0;  // no plan of the stage takes less
   double stall_seconds = 0;
-  // The time of one micro-batch in the stage, forward and backward together: the median of all of them.
+  // The time of one micro-batch in a range of the stage, forward and backward together: the median of all
+  // micro-batches, and the average of all ranges.
   double way_seconds = 0;
   double forward_way_seconds = 0;  // its part in forward
   std::string bound_by;
@@ -59,10 +65,10 @@ std::string_view to_string(Rung rung);
 // A grid with its stages' times.
 struct Grid {
   GridShape shape;
-  std::vector<std::uint32_t> cuts;  // stage s has half-blocks [cuts[s], cuts[s + 1])
+  std::vector<std::uint32_t> cuts;  // range number i has half-blocks [cuts[i], cuts[i + 1])
   Rung rung = Rung::sums;           // of `seconds`
   std::vector<double> seconds;      // of each stage
-  std::vector<double> ways;         // of each stage: seconds of one micro-batch in it
+  std::vector<double> ways;         // of each stage: seconds of one micro-batch in a range, on average
   std::vector<double> sends;        // seconds of one send from each stage to the next
   double step_seconds = 0;
   std::vector<StagePlan> plans;  // of each stage; empty below Rung::plans
@@ -79,22 +85,28 @@ class GridCosts {
   // Returns the seconds of a send of so many bytes from stage `stage` to the next one.
   virtual double send_seconds(const GridShape& shape, int stage, double bytes) = 0;
   // Returns the lower bound, or the plan, of a stage; infinite and nothing if it does not fit.
-  virtual double bound_seconds(const GridShape& shape, int stage, std::uint32_t first,
-                               std::uint32_t last) = 0;
-  virtual std::optional<StagePlan> plan(const GridShape& shape, int stage, std::uint32_t first,
-                                        std::uint32_t last) = 0;
+  virtual double bound_seconds(const GridShape& shape, int stage, const std::vector<HalfBlocks>& ranges) = 0;
+  virtual std::optional<StagePlan> plan(const GridShape& shape, int stage,
+                                        const std::vector<HalfBlocks>& ranges) = 0;
   // Returns false for a shape whose graphs are too large for bounds and plans.
   virtual bool may_plan(const GridShape& shape) = 0;
   // Returns the number of plans and bounds made so far: the search's work.
   virtual std::uint64_t work() const = 0;
 };
 
+// Returns the ranges of one stage.
+std::vector<HalfBlocks> ranges_of(const GridShape& shape, const std::vector<std::uint32_t>& cuts, int stage);
+// Returns the seconds of a send from a stage to the next, or from the last to the first one: the longest of
+// `sends`, for the last stage is in another node than the first one if any stage is than its next.
+double way_back_seconds(const std::vector<double>& sends);
+
 // Returns the step of stages that take `stages` seconds each without waiting for others, `ways` for one
-// micro-batch, and `sends` for one send to the next stage: the longest of each stage's own seconds with one
-// micro-batch's way through all others, and its sends both ways. Of equal stages these are M - 1
-// micro-batches in one stage and one in all, as 1F1B and GPipe take.
-double grid_step_seconds(const std::vector<double>& stages, const std::vector<double>& ways,
-                         const std::vector<double>& sends);
+// micro-batch in a range, and `sends` for one send to the next stage: the longest of each stage's own seconds
+// with one micro-batch's way through a range of all others, and its sends both ways. Of equal stages these
+// are M - 1 micro-batches in one stage and one in all, as 1F1B and GPipe take. Between two ranges a stage
+// also waits, both ways, if a micro-batch needs longer to come round than all micro-batches need in a range.
+double grid_step_seconds(const GridShape& shape, const std::vector<double>& stages,
+                         const std::vector<double>& ways, const std::vector<double>& sends);
 
 struct GridQuestion {
   std::vector<GridShape> shapes;
@@ -120,6 +132,8 @@ struct GridSearchAnswer {
 
 GridSearchAnswer search_grids(GridCosts& costs, const GridQuestion& question);
 
+// Returns the cuts of the shape whose slowest range is fastest by sums.
+std::vector<std::uint32_t> even_cuts(GridCosts& costs, const GridShape& shape);
 // Times one grid, up to the highest rung, whatever its value. Empty: some stage does not fit.
 std::optional<Grid> time_grid(GridCosts& costs, const GridShape& shape,
                               const std::vector<std::uint32_t>& cuts, Rung highest);

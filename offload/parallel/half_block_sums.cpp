@@ -114,6 +114,15 @@ HalfBlockSums PrefixSums::of(std::uint32_t first, std::uint32_t last) const {
   return sum;
 }
 
+HalfBlockSums PrefixSums::of(const std::vector<HalfBlocks>& ranges) const {
+  HalfBlockSums sum = of(ranges.front().first, ranges.front().last);
+  for (std::size_t r = 1; r < ranges.size(); ++r) {
+    const HalfBlockSums more = of(ranges[r].first, ranges[r].last);
+    each_field([&](double HalfBlockSums::*field) { sum.*field += more.*field; });
+  }
+  return sum;
+}
+
 // The least of the largest is found by halving; stages are filled from the front.
 std::vector<std::uint32_t> even_cuts(const PrefixSums& sums, std::uint32_t stages, std::int64_t micro_batches,
                                      const StageRoom& room) {

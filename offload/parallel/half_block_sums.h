@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "offload/parallel/stage.h"
 #include "stowage/graph.h"
 #include "stowage/machine.h"
 
@@ -46,6 +47,8 @@ class PrefixSums {
   std::uint32_t half_blocks() const { return static_cast<std::uint32_t>(sums_.size()) - 1; }
   // Returns the sums of half-blocks [first, last). `sent_bytes` is that of the last one.
   HalfBlockSums of(std::uint32_t first, std::uint32_t last) const;
+  // Returns the sums of all ranges together. `sent_bytes` is that of the first one's last half-block.
+  HalfBlockSums of(const std::vector<HalfBlocks>& ranges) const;
   double sent_bytes(std::uint32_t cut) const { return sent_[cut]; }  // over the cut before half-block `cut`
 
  private:

@@ -41,11 +41,13 @@ void check_counts(const PipelineQuestion& question) {
                       question.virtual_stages));
   require(question.links.empty() || question.links.size() + 1 == chunks,
           fmt::format("{} links between {} stages; give one fewer, or none", question.links.size(), chunks));
-  require(question.virtual_stages == 1 || question.schedule == PipelineSchedule::interleaved,
-          fmt::format("{} virtual stages belong to the interleaved schedule; give 1, or that schedule",
-                      question.virtual_stages));
+  const bool is_interleaved = question.schedule == PipelineSchedule::interleaved;
+  require(
+      question.virtual_stages == 1 || is_interleaved || question.schedule == PipelineSchedule::breadth_first,
+      fmt::format("{} virtual stages belong to schedules with chunks; give 1, or such a schedule",
+                  question.virtual_stages));
   const std::int64_t stages = static_cast<std::int64_t>(chunks) / question.virtual_stages;
-  require(question.virtual_stages == 1 || question.micro_batches % stages == 0,
+  require(question.virtual_stages == 1 || !is_interleaved || question.micro_batches % stages == 0,
           fmt::format("{} stages do not divide {} micro-batches, which interleaving needs; give a multiple",
                       stages, question.micro_batches));
   require(question.micro_batches <= most_pipeline_events / 2 / static_cast<std::int64_t>(chunks),
@@ -73,6 +75,7 @@ class PipelineOrders {
       : schedule_(question.schedule),
         virtual_stages_(question.virtual_stages),
         stages_(static_cast<std::int64_t>(question.times.size()) / virtual_stages_),
+        micro_batches_(question.micro_batches),
         forwards_(question.micro_batches * virtual_stages_) {}
 
   std::int64_t stages() const { return stages_; }
@@ -90,23 +93,27 @@ class PipelineOrders {
 
  private:
   PipelineSchedule schedule_;
-  std::int64_t virtual_stages_, stages_, forwards_;
+  std::int64_t virtual_stages_, stages_, micro_batches_, forwards_;
 
   std::int64_t forwards_ahead(std::int64_t stage) const {
     if (schedule_ == PipelineSchedule::gpipe) return forwards_;
     std::int64_t ahead = stages_ - 1 - stage;
+    if (schedule_ == PipelineSchedule::breadth_first)
+      return std::min(ahead, micro_batches_) + (virtual_stages_ - 1) * micro_batches_;
     if (virtual_stages_ > 1) ahead = 2 * ahead + (virtual_stages_ - 1) * stages_;
     return std::min(ahead, forwards_);
   }
 
   // Returns the forward (or backward) of this number. Interleaved stages take as many micro-batches through a
-  // chunk as there are stages, then the next chunk's (backward: the chunk before); others know one chunk.
+  // chunk as there are stages, then the next chunk's (backward: the chunk before); breadth-first ones take
+  // all micro-batches; others know one chunk.
   PipelineWork pass(std::int64_t stage, std::int64_t number, bool backward) const {
     if (virtual_stages_ == 1) return {stage, number, backward};
-    const std::int64_t round = stages_ * virtual_stages_;
-    const std::int64_t turn = number % round / stages_;
+    const std::int64_t in_turn = schedule_ == PipelineSchedule::breadth_first ? micro_batches_ : stages_;
+    const std::int64_t round = in_turn * virtual_stages_;
+    const std::int64_t turn = number % round / in_turn;
     const std::int64_t chunk = backward ? virtual_stages_ - 1 - turn : turn;
-    return {chunk * stages_ + stage, number / round * stages_ + number % stages_, backward};
+    return {chunk * stages_ + stage, number / round * in_turn + number % in_turn, backward};
   }
 };
 

@@ -28,6 +28,10 @@ enum class PipelineSchedule : std::uint8_t {
   // The same with several chunks for each stage (Narayanan et al., SC 2021, section 2.2). With one chunk it
   // is `one_f_one_b`.
   interleaved,
+  // Each chunk but the last takes all micro-batches forward, one chunk after another; the last chunk is as in
+  // 1F1B; then each takes all of them backward (Lamy-Poirier, Breadth-First Pipeline Parallelism, MLSys 2023,
+  // but for the last chunk). With one chunk it is `one_f_one_b`.
+  breadth_first,
 };
 
 // One forward or backward of a micro-batch, with its time.
@@ -50,7 +54,7 @@ struct PipelineRun {
 
 struct PipelineQuestion {
   PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
-  int virtual_stages = 1;  // chunks for each stage; above 1 only for `interleaved`
+  int virtual_stages = 1;  // chunks for each stage; above 1 for `interleaved` and `breadth_first` alone
   std::int64_t micro_batches = 1;
   // Stages in the order of the layers, stages * virtual_stages of them: number i is chunk i / stages of stage
   // i % stages.
@@ -60,8 +64,8 @@ struct PipelineQuestion {
 };
 
 // Throws InvalidInput for counts that are not positive, for sizes that do not match, for times that are
-// negative, not finite or too large to be added, for virtual stages whose micro-batches the stages do not
-// divide, and for more than most_pipeline_events events. Takes time linear in the number of events.
+// negative, not finite or too large to be added, for `interleaved` if the stages do not divide the
+// micro-batches, and for more than most_pipeline_events events. Takes time linear in the number of events.
 PipelineRun simulate_pipeline(const PipelineQuestion& question);
 
 inline constexpr std::int64_t most_pipeline_events = std::int64_t{1} << 24;

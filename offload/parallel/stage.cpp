@@ -16,10 +16,9 @@ constexpr std::size_t most_norm_parts = 256;
 
 class StageBuilder {
  public:
-  StageBuilder(const Graph& graph, std::uint32_t first, std::uint32_t last)
+  StageBuilder(const Graph& graph, const std::vector<HalfBlocks>& ranges)
       : graph_(graph),
-        first_(first),
-        last_(last),
+        ranges_(ranges),
         half_blocks_(static_cast<std::uint32_t>(graph.unit_names.size()) / graph.micro_batches),
         producer_(producers_of(graph)) {
     find_blocks();
@@ -32,8 +31,13 @@ class StageBuilder {
     stage_.share = graph_.share;
     stage_.samples = graph_.samples;
     stage_.tokens = graph_.tokens;
-    const auto name = graph_.unit_names.begin() + first_ * graph_.micro_batches;
-    stage_.unit_names.assign(name, name + (last_ - first_) * graph_.micro_batches);
+    for (const auto& [first, last] : ranges_) {
+      if (first != ranges_.front().first && graph_.micro_batches > 1)
+        stage_.range_begins.push_back(half_blocks_of_stage());
+      const auto name = graph_.unit_names.begin();
+      stage_.unit_names.insert(stage_.unit_names.end(), name + first * graph_.micro_batches,
+                               name + last * graph_.micro_batches);
+    }
     copy_tensors();
     if (graph_.loss != no_id && is_mine(block_of_tensor(graph_.loss))) stage_.loss = copy_[graph_.loss];
     stage_.clip = copy_[graph_.clip];
@@ -46,7 +50,13 @@ class StageBuilder {
   }
 
  private:
-  bool is_mine(std::uint32_t block) const { return first_ <= block && block < last_; }
+  std::uint32_t half_blocks_of_stage() const {
+    return static_cast<std::uint32_t>(stage_.unit_names.size()) / graph_.micro_batches;
+  }
+  bool is_mine(std::uint32_t block) const {
+    return std::any_of(ranges_.begin(), ranges_.end(),
+                       [&](const HalfBlocks& of) { return of.first <= block && block < of.last; });
+  }
   bool is_clip(const Op& op) const {
     return std::find(op.writes.begin(), op.writes.end(), graph_.clip) != op.writes.end();
   }
@@ -142,7 +152,13 @@ class StageBuilder {
     }
   }
 
-  std::uint32_t unit_in_stage(std::uint32_t unit) const { return unit - first_ * graph_.micro_batches; }
+  std::uint32_t unit_in_stage(std::uint32_t unit) const {
+    std::uint32_t others = 0;  // half-blocks before the unit's that are not the stage's
+    for (std::size_t r = 0; r < ranges_.size(); ++r)
+      if (ranges_[r].first <= graph_.half_block_of(unit))
+        others += ranges_[r].first - (r == 0 ? 0 : ranges_[r - 1].last);
+    return unit - others * graph_.micro_batches;
+  }
 
   // Adds the phase's ops. Each unit begins with what it is the first to read of other stages; what others
   // read leaves at once.
@@ -239,7 +255,8 @@ class StageBuilder {
   }
 
   const Graph& graph_;
-  const std::uint32_t first_, last_, half_blocks_;
+  const std::vector<HalfBlocks>& ranges_;
+  const std::uint32_t half_blocks_;
   const std::vector<OpId> producer_;
   std::vector<std::uint32_t> block_of_;  // half-block of each op; no_id: of all stages
   std::vector<std::uint32_t> owner_;     // by parameter: its first half-block
@@ -251,15 +268,22 @@ class StageBuilder {
 
 }  // namespace
 
-Graph stage_of(const Graph& graph, std::uint32_t first, std::uint32_t last) {
+Graph stage_of(const Graph& graph, const std::vector<HalfBlocks>& ranges) {
   const std::uint32_t half_blocks = static_cast<std::uint32_t>(graph.unit_names.size()) / graph.micro_batches;
-  if (first >= last || last > half_blocks)
-    throw InvalidInput(fmt::format("half-blocks {} to {} are no stage of {}: give at least one of them",
-                                   first, last, half_blocks));
+  std::uint32_t end = 0;
+  for (const auto& [first, last] : ranges) {
+    if (first < end || first >= last || last > half_blocks)
+      throw InvalidInput(
+          fmt::format("half-blocks {} to {} are no range of {} behind half-block {}: give "
+                      "rising ranges of at least one half-block",
+                      first, last, half_blocks, end));
+    end = last;
+  }
+  if (ranges.empty()) throw InvalidInput("a stage without half-blocks: give at least one range of them");
   if (graph.clip == no_id)
     throw InvalidInput("a graph without an update phase has no stages; use GraphBuilder::finish");
-  if (first == 0 && last == half_blocks) return graph;
-  return StageBuilder(graph, first, last).run();
+  if (ranges.size() == 1 && ranges.front() == HalfBlocks{0, half_blocks}) return graph;
+  return StageBuilder(graph, ranges).run();
 }
 
 }  // namespace stowage

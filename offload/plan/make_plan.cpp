@@ -29,7 +29,7 @@ std::vector<Problem> make_problems(const Graph& graph, const Machine& machine, c
                                    WantedOrder wanted, const std::stop_token& stop, EarlyUpdates early) {
   std::vector<Problem> problems;
   std::vector<MicroBatchOrder> possible = possible_orders(graph);
-  if (wanted && is_far_ahead(*wanted)) possible = {*wanted};
+  if (wanted && is_far_ahead(graph, *wanted)) possible = {*wanted};
   for (MicroBatchOrder order : possible)
     if (!wanted || *wanted == order || possible.size() == 1)
       problems.push_back(make_problem(graph, machine, options, order, stop, early));
@@ -224,7 +224,7 @@ class Planner::Parts {
 
   // Returns the need over all orders that the policy chooses from, unless the options name another one.
   Bytes need() {
-    if (!options_.order || is_far_ahead(*options_.order)) return resident().plan.device_peak_bytes;
+    if (!options_.order || is_far_ahead(graph_, *options_.order)) return resident().plan.device_peak_bytes;
     if (!need_) need_ = least_resident(graph_, machine_, {}, options_.stop).plan.device_peak_bytes;
     return *need_;
   }
@@ -242,7 +242,7 @@ class Planner::Parts {
   }
   // Returns the problem with one tensor in each bucket, for the lower bound.
   const Problem& single() {
-    const bool is_far = options_.order && is_far_ahead(*options_.order);
+    const bool is_far = options_.order && is_far_ahead(graph_, *options_.order);
     if (!single_)
       single_ = make_problem(graph_, machine_, {.target_bytes = 0},
                              is_far ? *options_.order : MicroBatchOrder::layer_major, options_.stop,

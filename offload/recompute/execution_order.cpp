@@ -49,13 +49,18 @@ std::vector<OpId> sorted_by(const Graph& graph, Key key) {
   return ops;
 }
 
-// The first forwards are turns 0, 1, …. From then on backward and forward take turns.
+// Turns of the last range: its first forwards, then backward and forward in turn. The ranges before it go
+// forward before them, and backward behind them, one after another.
 std::vector<OpId> ahead(const Graph& graph, std::uint64_t forwards) {
+  const std::uint64_t parts = graph.micro_batches, ranges = graph.range_begins.size();
   return sorted_by(graph, [&](const Op& op) -> std::uint64_t {
-    if (op.phase == Phase::update) return forwards + 2 * graph.micro_batches;
-    const std::uint64_t part = graph.micro_batch_of(op.unit);
-    if (op.phase == Phase::backward) return forwards + 2 * part;
-    return part < forwards ? part : forwards + 2 * (part - forwards) + 1;
+    const std::uint64_t begin = ranges * parts, end = begin + forwards + 2 * parts;
+    if (op.phase == Phase::update) return end + begin;
+    const std::uint64_t part = graph.micro_batch_of(op.unit), range = graph.range_of(op.unit);
+    if (range < ranges)
+      return op.phase == Phase::forward ? range * parts + part : end + (ranges - 1 - range) * parts + part;
+    if (op.phase == Phase::backward) return begin + forwards + 2 * part;
+    return begin + (part < forwards ? part : forwards + 2 * (part - forwards) + 1);
   });
 }
 
@@ -86,7 +91,7 @@ bool is_possible(const Graph& graph, MicroBatchOrder order) {
 }
 
 void require_possible(const Graph& graph, MicroBatchOrder order) {
-  if (!is_far_ahead(order) || is_possible(graph, order)) return;
+  if (!is_far_ahead(graph, order) || is_possible(graph, order)) return;
   const std::string_view why = order.forwards == 0 || order.forwards > graph.micro_batches
                                    ? "give 1 to as many as there are"
                                    : "they need one another or share bytes; name another order, or none";
@@ -97,7 +102,8 @@ void require_possible(const Graph& graph, MicroBatchOrder order) {
 
 std::vector<MicroBatchOrder> possible_orders(const Graph& graph) {
   std::vector<MicroBatchOrder> orders{MicroBatchOrder::layer_major};
-  if (is_possible(graph, MicroBatchOrder::ahead(1))) orders.push_back(MicroBatchOrder::ahead(1));
+  if (graph.range_begins.empty() && is_possible(graph, MicroBatchOrder::ahead(1)))
+    orders.push_back(MicroBatchOrder::ahead(1));
   return orders;
 }
 

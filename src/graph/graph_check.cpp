@@ -132,10 +132,23 @@ class Checker {
       fail("{} gradient groups are no power of two that divides {} micro-batches", graph_.gradient_groups,
            graph_.micro_batches);
     }
+    check_ranges(graph_.unit_names.size() / parts);
     if (graph_.samples < 0 || graph_.tokens < 0) fail("a step has a negative number of samples or tokens");
     if (graph_.share.rank >= graph_.share.ranks || !std::has_single_bit(graph_.share.ranks))
       fail("the graph is rank {} of {}, which count from 0 and are a power of two", graph_.share.rank,
            graph_.share.ranks);
+  }
+
+  void check_ranges(std::size_t half_blocks) {
+    std::uint32_t last = 0;
+    for (const std::uint32_t begin : graph_.range_begins) {
+      if (graph_.micro_batches == 1 || begin <= last || begin >= half_blocks)
+        fail(
+            "a range begins at half-block {} of {}, behind {}, with {} micro-batches; give rising ones, and "
+            "none for one micro-batch",
+            begin, half_blocks, last, graph_.micro_batches);
+      last = begin;
+    }
   }
 
   void check_op(OpId id) {

@@ -18,12 +18,14 @@ constexpr std::string_view format_name = "stowage-graph";
 // Version 2 knows measured times ("seconds" of an op), version 3 slices too ("whole" and "first_row" of a
 // tensor), version 4 gradient groups and ranks too ("first_element" of a tensor, "peer_bytes" of an op),
 // version 5 frozen parameters ("trained" of a tensor), "replayable" and "computes_in" of an op, "samples" and
-// "tokens". A graph is written in the lowest version that has all its features.
+// "tokens", version 6 ranges ("range_begins"). A graph is written in the lowest version that has all its
+// features.
 constexpr std::int64_t format_version = 1;
 constexpr std::int64_t timed_version = 2;
 constexpr std::int64_t sliced_version = 3;
 constexpr std::int64_t grouped_version = 4;
 constexpr std::int64_t frozen_version = 5;
+constexpr std::int64_t ranged_version = 6;
 constexpr std::size_t most_attributes = 256;
 
 // writing -------------------------------------------------------------------------------------
@@ -88,6 +90,7 @@ std::int64_t version_of(const Graph& graph) {
                                      [](const Tensor& tensor) { return !tensor.trained; }) ||
                          std::any_of(graph.ops.begin(), graph.ops.end(),
                                      [](const Op& op) { return !op.replayable || op.cost.type.has_value(); });
+  if (!graph.range_begins.empty()) return ranged_version;
   if (of_others) return frozen_version;
   if (graph.gradient_groups != 1 || of_ranks) return grouped_version;
   if (has_slices) return sliced_version;
@@ -158,11 +161,12 @@ Graph read_graph(const JsonField& field) {
   field.require_members({"format", "version", "tensors", "ops", "units", "micro_batches", "loss", "clip",
                          grouped ? "gradient_groups" : "micro_batches", grouped ? "rank" : "micro_batches",
                          grouped ? "ranks" : "micro_batches", counted ? "samples" : "micro_batches",
-                         counted ? "tokens" : "micro_batches"});
+                         counted ? "tokens" : "micro_batches",
+                         given >= ranged_version ? "range_begins" : "micro_batches"});
   if (field.member("format").text() != format_name) field.member("format").fail("'stowage-graph'");
   const std::int64_t version = field.member("version").integer();
-  if (version < format_version || version > frozen_version)
-    field.member("version").fail("version 1, 2, 3, 4 or 5");
+  if (version < format_version || version > ranged_version)
+    field.member("version").fail("version 1, 2, 3, 4, 5 or 6");
   Graph graph;
   graph.tensors = field.member("tensors").list(
       most_items, [version](const JsonField& item) { return read_tensor(item, version); });
@@ -176,6 +180,8 @@ Graph read_graph(const JsonField& field) {
   if (field.has("ranks")) graph.share.ranks = field.member("ranks").id();
   if (const auto samples = field.optional_member("samples")) graph.samples = samples->integer();
   if (const auto tokens = field.optional_member("tokens")) graph.tokens = tokens->integer();
+  if (const auto begins = field.optional_member("range_begins"))
+    graph.range_begins = begins->list(most_items, [](const JsonField& item) { return item.id(); });
   graph.loss = field.member("loss").id_or_null();
   graph.clip = field.member("clip").id_or_null();
   return graph;
@@ -194,6 +200,7 @@ std::string to_json(const Graph& graph) {
                {"units", graph.unit_names},     {"loss", id_to_json(graph.loss)},
                {"clip", id_to_json(graph.clip)}};
   if (graph.micro_batches != 1) json["micro_batches"] = graph.micro_batches;
+  if (!graph.range_begins.empty()) json["range_begins"] = graph.range_begins;
   if (graph.gradient_groups != 1) json["gradient_groups"] = graph.gradient_groups;
   if (graph.share.ranks != 1) {
     json["rank"] = graph.share.rank;

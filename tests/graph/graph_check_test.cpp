@@ -170,6 +170,8 @@ const Breach breaches[] = {
      [](Graph& g) { g.gradient_groups = 0; }},
     {"GradientGroupsThatDoNotDivide", "2 gradient groups are no power of two that divides 1 micro-batches",
      [](Graph& g) { g.gradient_groups = 2; }},
+    {"RangesOfOneMicroBatch", "a range begins at half-block 1 of 2, behind 0, with 1 micro-batches",
+     [](Graph& g) { g.range_begins = {1}; }},
     {"BackwardMicroBatchesFromTheLast",
      "units are not consecutive: backward op 'y1.backward_parameter' has unit 0",
      [](Graph& g) { g.micro_batches = 2; }},

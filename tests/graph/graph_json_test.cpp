@@ -65,8 +65,8 @@ TEST(GraphJson, NamesTheFieldThatDoesNotFit) {
   expect_refused("[]", "'the text' is not an object");
   expect_refused("{}", "'format' is not there");
   expect_refused(replaced(text, "stowage-graph", "other"), "'format' is not 'stowage-graph'");
-  expect_refused(replaced(text, "\"version\": 1", "\"version\": 6"),
-                 "'version' is not version 1, 2, 3, 4 or 5");
+  expect_refused(replaced(text, "\"version\": 1", "\"version\": 7"),
+                 "'version' is not version 1, 2, 3, 4, 5 or 6");
   expect_refused(replaced(text, "\"version\"", "\"more\": 0, \"version\""), "'more' is not a known field");
   expect_refused(replaced(text, "\"clip\": ", "\"clip\": -"), "'clip' is not an id");
   expect_refused(replaced(text, "\"clip\": ", "\"clip\": 429496729500"), "'clip' is not an id");
@@ -125,15 +125,20 @@ TEST(GraphJson, HasVersionFiveForWhatIsNotTrainedNotReplayableOrTyped) {
   written([](Graph& graph) { graph.samples = 4, graph.tokens = 12; });
 }
 
-// A graph of `parts` micro-batches with one parameter.
-Graph split_graph(std::uint32_t parts, std::uint32_t groups) {
+// A graph of `parts` micro-batches with one parameter, of one half-block or two.
+Graph split_graph(std::uint32_t parts, std::uint32_t groups, int half_blocks = 1) {
   GraphBuilder b;
   b.split_batch(parts, groups);
   const Value x = b.input("x", {4, 3}, DataType::f32);
+  std::vector<Value> y(parts, x);
+  for (std::uint32_t part = 0; half_blocks > 1 && part < parts; ++part) {
+    b.begin_unit("first", part);
+    y[part] = test::scale(b, "z", x, b.parameter("q", {4, 3}, {}));
+  }
   Value loss;
   for (std::uint32_t part = 0; part < parts; ++part) {
     b.begin_unit("unit", part);
-    loss = b.sum_loss(test::reduce(b, "loss", test::scale(b, "y", x, b.parameter("p", {4, 3}, {}))));
+    loss = b.sum_loss(test::reduce(b, "loss", test::scale(b, "y", y[part], b.parameter("p", {4, 3}, {}))));
   }
   return b.finish(loss, {});
 }
@@ -154,6 +159,20 @@ TEST(GraphJson, HasVersionFourOnlyWhereThereAreGradientGroups) {
     expect_refused(replaced(text, groups, "\"gradient_groups\": " + std::string(wrong)),
                    wrong == std::string("4294967295") ? "'gradient_groups' is not an id"
                                                       : "are no power of two that divides 4 micro-batches");
+}
+
+TEST(GraphJson, HasVersionSixOnlyWhereThereAreRanges) {
+  Graph graph = split_graph(4, 1, 2);
+  EXPECT_NE(to_json(graph).find("\"version\": 1"), std::string::npos);
+  graph.range_begins = {1};
+  const std::string text = to_json(graph), begins = "\"range_begins\": [\n  1\n ]";
+  EXPECT_NE(text.find("\"version\": 6"), std::string::npos);
+  EXPECT_EQ(graph_from_json(text), graph);
+  expect_refused(replaced(text, "\"version\": 6", "\"version\": 5"), "'range_begins' is not a known field");
+  expect_refused(replaced(text, begins, "\"range_begins\": [-1]"), "'range_begins[0]' is not an id");
+  for (const char* wrong : {"[0]", "[2]", "[1, 1]", "[7, 1]"})
+    expect_refused(replaced(text, begins, "\"range_begins\": " + std::string(wrong)),
+                   "a range begins at half-block");
 }
 
 TEST(GraphJson, RefusesShapesThatDoNotFit) {

@@ -61,8 +61,9 @@ std::string trace_of_pipeline(PipelineQuestion question, const std::vector<std::
   for (std::size_t s = 0; s < names.size(); ++s) trace.name_row(s, fmt::format("stage {}: {}", s, names[s]));
   for (const PipelineEvent& event : simulate_pipeline(question).events) {
     const std::size_t stage = static_cast<std::size_t>(event.stage);
-    trace.add_span(stage, fmt::format("{} {}", event.backward ? "backward" : "forward", event.micro_batch),
-                   event.begin_seconds, event.end_seconds);
+    std::string name = fmt::format("{} {}", event.backward ? "backward" : "forward", event.micro_batch);
+    if (question.virtual_stages > 1) name += fmt::format(", range {}", event.chunk);
+    trace.add_span(stage, name, event.begin_seconds, event.end_seconds);
     ends[stage] = event.end_seconds;
   }
   for (std::size_t s = 0; s < names.size(); ++s)

@@ -18,13 +18,16 @@ using ClusterJson = nlohmann::ordered_json;
 constexpr std::size_t most_alternatives = 5;
 
 std::string shape_text(const GridShape& shape) {
-  return fmt::format("{} stage{} x {} part{} x {} split, {} micro-batch{} of {}", shape.stages,
-                     shape.stages == 1 ? "" : "s", shape.parts, shape.parts == 1 ? "" : "s", shape.split,
-                     shape.micro_batches, shape.micro_batches == 1 ? "" : "es", shape.samples * shape.parts);
+  const std::string ranges = shape.ranges == 1 ? "" : fmt::format(" of {} ranges", shape.ranges);
+  return fmt::format("{} stage{}{} x {} part{} x {} split, {} micro-batch{} of {}", shape.stages,
+                     shape.stages == 1 ? "" : "s", ranges, shape.parts, shape.parts == 1 ? "" : "s",
+                     shape.split, shape.micro_batches, shape.micro_batches == 1 ? "" : "es",
+                     shape.samples * shape.parts);
 }
 
 std::string order_text(const GridShape& shape) {
   if (shape.stages == 1) return "";
+  if (shape.ranges > 1) return ", breadth-first";
   return shape.order == GridOrder::gpipe ? ", GPipe" : ", 1F1B";
 }
 
@@ -91,27 +94,31 @@ OthersGrid time_others(ModelCosts& costs, std::string name, const GridShape& sha
   return others;
 }
 
+std::string range_text(const ClusterAnswer& answer, const HalfBlocks& range) {
+  const auto name = [&](std::uint32_t block) { return answer.half_blocks[block]; };
+  if (range.last - range.first == 1) return name(range.first);
+  return fmt::format("{} to {}", name(range.first), name(range.last - 1));
+}
+
 void add_stages(std::string& text, const ClusterAnswer& answer) {
   const Grid& grid = answer.best();
   text += fmt::format("\n{:<6}{:<28}{:>8}{:>11}{:>9}{:>12}{:>12}{:>12}{:>12}{:>12}{:>9}\n", "stage",
                       "half-blocks", "ahead", "seconds", "bubble", "peak", "host", "streamed", "offloaded",
                       "rebuilt", "bound by");
   for (std::size_t s = 0; s < grid.seconds.size(); ++s) {
-    const std::uint32_t first = grid.cuts[s], last = grid.cuts[s + 1];
-    const std::string range =
-        last - first == 1 ? answer.half_blocks[first]
-                          : fmt::format("{} to {}", answer.half_blocks[first], answer.half_blocks[last - 1]);
-    text += fmt::format("{:<6}{:<28}{:>8}{:>11}{:>9}", s, range,
+    const std::vector<HalfBlocks> ranges = ranges_of(grid.shape, grid.cuts, static_cast<int>(s));
+    text += fmt::format("{:<6}{:<28}{:>8}{:>11}{:>9}", s, range_text(answer, ranges.front()),
                         grid.shape.stages == 1 ? "-" : std::to_string(grid.shape.ahead(static_cast<int>(s))),
                         format_seconds(grid.seconds[s]), percent(bubble(grid, s)));
-    if (grid.plans.empty()) {
-      text += '\n';
-      continue;
+    if (!grid.plans.empty()) {
+      const StagePlan& plan = grid.plans[s];
+      text += fmt::format("{:>12}{:>12}{:>12}{:>12}{:>12}{:>9}", format_bytes(plan.peak),
+                          format_bytes(plan.host), format_bytes(plan.streamed), format_bytes(plan.offloaded),
+                          format_bytes(plan.recomputed), plan.bound_by);
     }
-    const StagePlan& plan = grid.plans[s];
-    text += fmt::format("{:>12}{:>12}{:>12}{:>12}{:>12}{:>9}\n", format_bytes(plan.peak),
-                        format_bytes(plan.host), format_bytes(plan.streamed), format_bytes(plan.offloaded),
-                        format_bytes(plan.recomputed), plan.bound_by);
+    text += '\n';
+    for (std::size_t r = 1; r < ranges.size(); ++r)
+      text += fmt::format("{:<6}{}\n", "", range_text(answer, ranges[r]));
   }
 }
 
@@ -138,19 +145,24 @@ void add_alternatives(std::string& text, const ClusterAnswer& answer) {
   std::stable_sort(shown.begin(), shown.end(), [](const auto& a, const auto& b) {
     return a.first->step_seconds < b.first->step_seconds;
   });
-  text += fmt::format("\n{:<62}{:>18}  {}\n", "next best", "step", "why it loses");
+  text += fmt::format("\n{:<72}{:>18}  {}\n", "next best", "step", "why it loses");
   for (std::size_t i = 0; i < std::min(most_alternatives, shown.size()); ++i)
-    text += fmt::format("{:<62}{:>18}  {}\n", shape_text(shown[i].first->shape),
+    text += fmt::format("{:<72}{:>18}  {}\n", shape_text(shown[i].first->shape),
                         seconds_text(*shown[i].first, shown[i].second), why_text(*shown[i].first));
 }
 
 void add_others(std::string& text, const ClusterAnswer& answer) {
-  text += fmt::format("\n{:<62}{:>18}  {}\n", "others' rules, same costs", "step", "grid");
+  text += fmt::format("\n{:<72}{:>18}  {}\n", "others' rules, same costs", "step", "grid");
   for (const OthersGrid& others : answer.others) {
     const std::string step = others.grid ? seconds_text(*others.grid, others.is_bound) : "does not fit";
-    text += fmt::format("{:<62}{:>18}  {}\n", others.name, step,
+    text += fmt::format("{:<72}{:>18}  {}\n", others.name, step,
                         others.grid ? shape_text(others.grid->shape) : "");
   }
+}
+
+const char* order_name(const GridShape& shape) {
+  if (shape.ranges > 1) return "breadth_first";
+  return shape.order == GridOrder::gpipe ? "gpipe" : "1f1b";
 }
 
 ClusterJson grid_json(const Grid& grid, bool is_bound) {
@@ -159,7 +171,8 @@ ClusterJson grid_json(const Grid& grid, bool is_bound) {
                    {"split", grid.shape.split},
                    {"micro_batches", grid.shape.micro_batches},
                    {"micro_batch_samples", grid.shape.samples * grid.shape.parts},
-                   {"order", grid.shape.order == GridOrder::gpipe ? "gpipe" : "1f1b"},
+                   {"order", order_name(grid.shape)},
+                   {"ranges", grid.shape.ranges},
                    {"cuts", grid.cuts},
                    {"rung", to_string(grid.rung)},
                    {"is_bound", is_bound},
@@ -253,14 +266,16 @@ ClusterAnswer answer(const ClusterQuestion& question, const ClusterLimits& limit
 
 std::string trace_of(const ClusterAnswer& answer) {
   const Grid& grid = answer.best();
-  const std::int64_t events = (2 * grid.shape.micro_batches + 1) * grid.shape.stages;
+  const std::int64_t passes = grid.shape.micro_batches * grid.shape.ranges;
+  const std::int64_t events = (2 * passes + 1) * grid.shape.stages;
   if (events > most_traced_events)
     throw InvalidInput(
         fmt::format("--trace: a step of the best grid has {} events, and {} are the limit; leave it out",
                     events, most_traced_events));
   PipelineQuestion question;
   question.schedule =
-      grid.shape.order == GridOrder::gpipe ? PipelineSchedule::gpipe : PipelineSchedule::one_f_one_b;
+      grid.shape.order == GridOrder::gpipe ? PipelineSchedule::gpipe : PipelineSchedule::breadth_first;
+  question.virtual_stages = grid.shape.ranges;
   question.micro_batches = grid.shape.micro_batches;
   std::vector<std::string> names;
   std::vector<double> rests;
@@ -268,11 +283,20 @@ std::string trace_of(const ClusterAnswer& answer) {
     const double way = grid.ways[s];
     const double forward = grid.plans.empty() ? way / 3 : grid.plans[s].forward_way_seconds;
     question.times.push_back({forward, way - forward});
-    names.push_back(
-        fmt::format("{} .. {}", answer.half_blocks[grid.cuts[s]], answer.half_blocks[grid.cuts[s + 1] - 1]));
-    rests.push_back(grid.seconds[s] - way * static_cast<double>(grid.shape.micro_batches));
+    std::string name;
+    for (const HalfBlocks& range : ranges_of(grid.shape, grid.cuts, static_cast<int>(s)))
+      name += (name.empty() ? "" : ", ") + range_text(answer, range);
+    names.push_back(std::move(name));
+    rests.push_back(grid.seconds[s] - way * static_cast<double>(passes));
+    question.links.push_back({s < grid.sends.size() ? grid.sends[s] : way_back_seconds(grid.sends), 0});
   }
-  for (const double send : grid.sends) question.links.push_back({send, 0});
+  // All ranges have the times and links of the first one.
+  const std::size_t stages = question.times.size();
+  for (std::size_t i = stages; i < stages * static_cast<std::size_t>(grid.shape.ranges); ++i) {
+    question.times.push_back(question.times[i - stages]);
+    question.links.push_back(question.links[i - stages]);
+  }
+  question.links.pop_back();
   return trace_of_pipeline(std::move(question), names, rests, "updates, and waits for transfers");
 }
 

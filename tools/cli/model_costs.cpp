@@ -8,6 +8,7 @@
 #include "offload/parallel/split.h"
 #include "offload/parallel/stage.h"
 #include "offload/plan/bound/bound.h"
+#include "offload/recompute/execution_order.h"
 #include "src/graph/cost.h"
 #include "stowage/error.h"
 #include "tools/report/tally.h"
@@ -73,12 +74,21 @@ void set_collective_cost(const GridShape& shape, int of, const Cluster& cluster,
     op.cost.seconds = cluster.machine.launch_seconds + collective_seconds(kind, whole, group, cluster);
 }
 
+// Returns the link from a stage to the next one; from the last to the first, the slowest of all of them.
+Link link_from_stage(const GridShape& shape, int stage, const Cluster& cluster) {
+  const auto link = [&](int from) { return link_to_next_stage(cluster, shape.parts, shape.split, from); };
+  if (0 <= stage && stage + 1 < shape.stages) return link(stage);
+  Link slowest = link(0);
+  for (int from = 1; from + 1 < shape.stages; ++from)
+    if (link(from).bytes_per_second < slowest.bytes_per_second) slowest = link(from);
+  return slowest;
+}
+
 // Sets the costs of a stage's sends and collectives.
 void set_peer_costs(const GridShape& shape, int stage, const Cluster& cluster, Graph& graph) {
   if (cluster.nodes == 1) return;
-  const int last = std::max(0, shape.stages - 2);
-  const Link next = link_to_next_stage(cluster, shape.parts, shape.split, std::clamp(stage, 0, last));
-  const Link before = link_to_next_stage(cluster, shape.parts, shape.split, std::clamp(stage - 1, 0, last));
+  const Link next = link_from_stage(shape, stage, cluster),
+             before = link_from_stage(shape, stage - 1, cluster);
   for (Op& op : graph.ops) {
     if (is_between_stages(op)) {
       const bool is_next = (op.kernel == "send") == (op.phase == Phase::forward);
@@ -99,35 +109,67 @@ void share_among(int parts, int of, std::vector<HalfBlockSums>& sums) {
       *value *= factor;
 }
 
+// Blocks of a graph that stands for one of more layers: the first, which may make what all read, the last,
+// and one between them.
+constexpr std::int64_t few_layers = 3;
+
+// Where a graph of few_layers blocks has what one of all layers repeats.
+struct RepeatedBlock {
+  std::size_t first = 0, last = 0;  // its half-blocks
+  std::size_t copies = 0;           // to be inserted behind it
+  // Returns the half-block of the larger graph.
+  std::size_t place(std::size_t half_block) const {
+    return half_block < last ? half_block : half_block + copies * (last - first);
+  }
+};
+
+// The names differ where the graph of few blocks ends.
+RepeatedBlock repeated_block(const std::vector<std::string>& few, const std::vector<std::string>& all,
+                             std::int64_t layers) {
+  if (layers <= few_layers) return {all.size(), all.size(), 0};
+  const auto end = static_cast<std::size_t>(
+      std::mismatch(few.begin(), few.end(), all.begin(), all.end()).first - few.begin());
+  const auto copies = static_cast<std::size_t>(layers - few_layers);
+  const std::size_t block = (all.size() - few.size()) / copies;
+  return {end - 2 * block, end - block, copies};
+}
+
 // Graphs of more units take the planner many minutes.
 constexpr std::int64_t most_units = 8192;
 constexpr int most_planned_parts = 64;
 
-// Sets the medians over the micro-batches of their time in the stage.
+// Sets the medians over the micro-batches of their time in a range of the stage.
 void set_ways(const Graph& graph, const Plan& plan, const Machine& machine, StagePlan& stage) {
   const Timeline timeline = simulate(graph, plan, machine);
-  std::vector<Interval> in(2 * std::size_t{graph.micro_batches}, {infinite_seconds, 0});
+  const std::size_t ranges = graph.range_begins.size() + 1, of_range = 2 * std::size_t{graph.micro_batches};
+  std::vector<Interval> in(ranges * of_range, {infinite_seconds, 0});
   for (std::size_t i = 0; i < plan.instructions.size(); ++i) {
     const Instruction& instruction = plan.instructions[i];
     if (instruction.lane != LaneRole::compute || instruction.op == no_id) continue;
     const Op& op = graph.op(instruction.op);
     if (op.phase == Phase::update) continue;
     const bool forward = instruction.kind == InstructionKind::launch && op.phase == Phase::forward;
-    Interval& of = in[2 * std::size_t{graph.micro_batch_of(op.unit)} + (forward ? 0 : 1)];
+    Interval& of = in[graph.range_of(op.unit) * of_range + 2 * std::size_t{graph.micro_batch_of(op.unit)} +
+                      (forward ? 0 : 1)];
     of.begin = std::min(of.begin, timeline.instructions[i].begin);
     of.end = std::max(of.end, timeline.instructions[i].end);
   }
-  const auto median = [&](bool forward, bool backward) {
+  const auto median = [&](std::size_t range, bool backward) {
     std::vector<double> seconds;
-    for (std::size_t part = 0; part < graph.micro_batches; ++part)
-      seconds.push_back((forward ? std::max(0.0, in[2 * part].end - in[2 * part].begin) : 0) +
-                        (backward ? std::max(0.0, in[2 * part + 1].end - in[2 * part + 1].begin) : 0));
+    for (std::size_t i = range * of_range; i < (range + 1) * of_range; i += 2)
+      seconds.push_back(std::max(0.0, in[i].end - in[i].begin) +
+                        (backward ? std::max(0.0, in[i + 1].end - in[i + 1].begin) : 0));
     const auto middle = seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2);
     std::nth_element(seconds.begin(), middle, seconds.end());
     return *middle;
   };
-  stage.way_seconds = std::min(stage.seconds, median(true, true));
-  stage.forward_way_seconds = std::min(stage.way_seconds, median(true, false));
+  double way = 0, forward = 0;
+  for (std::size_t range = 0; range < ranges; ++range) {
+    way += median(range, true) / static_cast<double>(ranges);
+    forward += median(range, false) / static_cast<double>(ranges);
+  }
+  stage.way_seconds = std::min(stage.seconds, way);
+  stage.forward_way_seconds = std::min(stage.way_seconds, forward);
 }
 
 StagePlan stage_plan(const Graph& graph, const Plan& plan, Bytes peak, const Machine& machine) {
@@ -194,8 +236,9 @@ double ModelCosts::send_seconds(const GridShape& shape, int stage, double bytes)
 }
 
 // Returns the step of one part: of all its micro-batches, and of all half-blocks.
-Graph ModelCosts::rank_graph(const GridShape& shape, const Node& node) const {
+Graph ModelCosts::rank_graph(const GridShape& shape, const Node& node, std::int64_t most_layers) const {
   ModelSpec spec = question_.model;
+  spec.config.layers = std::min(spec.config.layers, most_layers);
   spec.config.ranks = shape.parts;
   spec.config.gradient_groups = shape.parts;
   spec.config.micro_batches = shape.micro_batches * shape.parts;
@@ -208,17 +251,18 @@ Graph ModelCosts::rank_graph(const GridShape& shape, const Node& node) const {
 }
 
 const Graph& ModelCosts::whole_graph(const GridShape& shape) {
-  if (!whole_ || whole_->first != shape) whole_.emplace(shape, rank_graph(shape, node_of(shape)));
+  if (!whole_ || whole_->first != shape)
+    whole_.emplace(shape, rank_graph(shape, node_of(shape), question_.model.config.layers));
   return whole_->second;
 }
 
-Graph ModelCosts::stage_graph(const GridShape& shape, int stage, std::uint32_t first, std::uint32_t last) {
-  Graph graph = stage_of(whole_graph(shape), first, last);
+Graph ModelCosts::stage_graph(const GridShape& shape, int stage, const std::vector<HalfBlocks>& ranges) {
+  Graph graph = stage_of(whole_graph(shape), ranges);
   set_peer_costs(shape, stage, node_of(shape).cluster, graph);
   return graph;
 }
 
-// A graph of two parts says what each of any number does.
+// A graph of two parts says what each of any number does, and one of few layers what more of them do.
 const ModelCosts::FewParts& ModelCosts::few_parts_of(const GridShape& shape) {
   const int at_work = std::min(shape.devices(), question_.devices_per_node);
   const int parts = std::min(2, shape.parts);
@@ -229,14 +273,27 @@ const ModelCosts::FewParts& ModelCosts::few_parts_of(const GridShape& shape) {
   one.micro_batches = 1;
   one.parts = few->parts = parts;
   const Node& node = node_of(shape);
-  Graph graph = rank_graph(one, node);
+  Graph graph = rank_graph(one, node, few_layers);
+  const RepeatedBlock block = repeated_block(graph.unit_names, names_, question_.model.config.layers);
   for (Op& op : graph.ops) {
     if (!is_collective(op)) continue;
-    few->collectives.push_back({graph.half_block_of(op.unit), shape.split > 1 && is_of_split(graph, op), op});
+    const std::size_t half_block = graph.half_block_of(op.unit);
+    const bool is_repeated = block.first <= half_block && half_block < block.last;
+    for (std::size_t copy = 0; copy <= (is_repeated ? block.copies : 0); ++copy) {
+      const std::size_t at =
+          is_repeated ? half_block + copy * (block.last - block.first) : block.place(half_block);
+      few->collectives.push_back(
+          {static_cast<std::uint32_t>(at), shape.split > 1 && is_of_split(graph, op), op});
+    }
     op.cost = {};
     op.cost.seconds = 0;
   }
-  few->sums = half_block_sums(graph, node.cluster.machine);
+  const std::vector<HalfBlockSums> sums = half_block_sums(graph, node.cluster.machine);
+  few->sums = sums;
+  for (std::size_t copy = 0; copy < block.copies; ++copy)
+    few->sums.insert(few->sums.begin() + static_cast<std::ptrdiff_t>(block.last),
+                     sums.begin() + static_cast<std::ptrdiff_t>(block.first),
+                     sums.begin() + static_cast<std::ptrdiff_t>(block.last));
   return *few;
 }
 
@@ -259,30 +316,32 @@ const ModelCosts::Layers& ModelCosts::layers_of(const GridShape& shape) {
 const PrefixSums& ModelCosts::sums(const GridShape& shape) { return layers_of(shape).sums; }
 
 // Stages of half-blocks alike, in the same order of micro-batches, have the same plan.
-ModelCosts::Stage& ModelCosts::stage_at(const GridShape& shape, int stage, std::uint32_t first,
-                                        std::uint32_t last) {
+ModelCosts::Stage& ModelCosts::stage_at(const GridShape& shape, int stage,
+                                        const std::vector<HalfBlocks>& ranges) {
   const Layers& layers = layers_of(shape);
   const int width = shape.parts * shape.split;  // devices of a stage
   std::string key = fmt::format("{} {} {} {} {} {} {}:", shape.parts, shape.split, shape.samples,
                                 shape.micro_batches, shape.stages == 1 ? 0 : shape.ahead(stage),
                                 std::min(shape.devices(), question_.devices_per_node),
                                 question_.nodes > 1 ? stage * width % question_.devices_per_node : 0);
-  for (std::uint32_t block = first; block < last; ++block) key += fmt::format(" {}", layers.kind[block]);
+  for (const auto& [first, last] : ranges) {
+    for (std::uint32_t block = first; block < last; ++block) key += fmt::format(" {}", layers.kind[block]);
+    key += ';';
+  }
   std::unique_ptr<Stage>& found = stages_[key];
   if (!found) found = std::make_unique<Stage>();
   return *found;
 }
 
-double ModelCosts::bound_seconds(const GridShape& shape, int stage, std::uint32_t first, std::uint32_t last) {
-  Stage& of = stage_at(shape, stage, first, last);
+double ModelCosts::bound_seconds(const GridShape& shape, int stage, const std::vector<HalfBlocks>& ranges) {
+  Stage& of = stage_at(shape, stage, ranges);
   if (of.bound) return *of.bound;
   ++work_;
   try {
-    const Graph graph = stage_graph(shape, stage, first, last);
+    const Graph graph = stage_graph(shape, stage, ranges);
     const Node& node = node_of(shape);
-    const MicroBatchOrder order = shape.stages == 1 || shape.ahead(stage) == 1
-                                      ? MicroBatchOrder::layer_major
-                                      : MicroBatchOrder::ahead(shape.ahead(stage));
+    MicroBatchOrder order = MicroBatchOrder::ahead(shape.ahead(stage));
+    if (shape.stages == 1 || !is_far_ahead(graph, order)) order = MicroBatchOrder::layer_major;
     const Problem problem =
         make_problem(graph, node.cluster.machine, {.target_bytes = 0}, order, question_.options.stop,
                      question_.options.optimizer_in_backward ? EarlyUpdates::final : EarlyUpdates::undoable);
@@ -295,13 +354,13 @@ double ModelCosts::bound_seconds(const GridShape& shape, int stage, std::uint32_
   return *of.bound;
 }
 
-std::optional<StagePlan> ModelCosts::plan(const GridShape& shape, int stage, std::uint32_t first,
-                                          std::uint32_t last) {
-  Stage& of = stage_at(shape, stage, first, last);
+std::optional<StagePlan> ModelCosts::plan(const GridShape& shape, int stage,
+                                          const std::vector<HalfBlocks>& ranges) {
+  Stage& of = stage_at(shape, stage, ranges);
   if (of.planned) return of.plan;
   ++work_;
   try {
-    const Graph graph = stage_graph(shape, stage, first, last);
+    const Graph graph = stage_graph(shape, stage, ranges);
     const Node& node = node_of(shape);
     PlanOptions options = question_.options;
     if (shape.stages > 1) options.order = MicroBatchOrder::ahead(shape.ahead(stage));
@@ -338,9 +397,13 @@ std::vector<GridShape> shapes_of(const ClusterQuestion& question, std::uint32_t 
       for (int stages = 1; stages * parts * split <= devices && stages <= static_cast<int>(half_blocks);
            ++stages)
         for (const std::int64_t samples : divisors)
-          if (batch / parts % samples == 0)
-            shapes.push_back(
-                {stages, parts, split, samples, batch / parts / samples, GridOrder::one_f_one_b});
+          for (const int ranges : {1, 2, 4}) {
+            GridShape shape{stages, parts, split, samples, batch / parts / samples, GridOrder::one_f_one_b,
+                            ranges};
+            const bool is_idle = ranges > 1 && (stages == 1 || shape.micro_batches < stages);
+            const bool has_half_blocks = static_cast<std::uint32_t>(stages * ranges) <= half_blocks;
+            if (batch / parts % samples == 0 && has_half_blocks && !is_idle) shapes.push_back(shape);
+          }
     }
   return shapes;
 }

@@ -40,9 +40,9 @@ class ModelCosts final : public GridCosts {
   const PrefixSums& sums(const GridShape& shape) override;
   StageRoom room(const GridShape& shape) override;
   double send_seconds(const GridShape& shape, int stage, double bytes) override;
-  double bound_seconds(const GridShape& shape, int stage, std::uint32_t first, std::uint32_t last) override;
-  std::optional<StagePlan> plan(const GridShape& shape, int stage, std::uint32_t first,
-                                std::uint32_t last) override;
+  double bound_seconds(const GridShape& shape, int stage, const std::vector<HalfBlocks>& ranges) override;
+  std::optional<StagePlan> plan(const GridShape& shape, int stage,
+                                const std::vector<HalfBlocks>& ranges) override;
   bool may_plan(const GridShape& shape) override;
   std::uint64_t work() const override { return work_; }
 
@@ -65,10 +65,10 @@ class ModelCosts final : public GridCosts {
   const Node& node_of(const GridShape& shape);
   const FewParts& few_parts_of(const GridShape& shape);
   const Layers& layers_of(const GridShape& shape);
-  Stage& stage_at(const GridShape& shape, int stage, std::uint32_t first, std::uint32_t last);
-  Graph rank_graph(const GridShape& shape, const Node& node) const;
+  Stage& stage_at(const GridShape& shape, int stage, const std::vector<HalfBlocks>& ranges);
+  Graph rank_graph(const GridShape& shape, const Node& node, std::int64_t most_layers) const;
   const Graph& whole_graph(const GridShape& shape);
-  Graph stage_graph(const GridShape& shape, int stage, std::uint32_t first, std::uint32_t last);
+  Graph stage_graph(const GridShape& shape, int stage, const std::vector<HalfBlocks>& ranges);
 
   const ClusterQuestion& question_;
   std::vector<std::string> names_;
@@ -87,7 +87,8 @@ class ModelCosts final : public GridCosts {
 bool can_split(const ModelConfig& config, int split);
 // Returns every shape of at most all devices: split by a power of two within a node, where can_split allows
 // it; parts that divide the batch and are a power of two (as the tree of gradients needs it), micro-batches
-// of any divisor of a part's samples, no more stages than half-blocks.
+// of any divisor of a part's samples, no more ranges than half-blocks. Stages have 1, 2 or 4 ranges; several
+// if there are as many micro-batches as stages, since fewer leave them idle between ranges.
 std::vector<GridShape> shapes_of(const ClusterQuestion& question, std::uint32_t half_blocks);
 
 }  // namespace stowage

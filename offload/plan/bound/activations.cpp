@@ -45,13 +45,13 @@ class ActivationDecisions {
       if (!crosses_turn(item)) continue;
       ShareCost kept, offloaded, rebuilt;
       // If micro-batches run one after another, only the items of one of them are there at its turn; with
-      // ahead(w), those of w. So an item counts there with this part of its bytes, on average.
+      // ahead(w), those of w, and those of all in the ranges before the last. So an item counts there with
+      // this part of its bytes, on average over the turns.
       for (BucketId bucket : item.buckets)
         rows_.stay(problem_.layout.buckets[bucket].tensors.front().tensor,
                    problem_.layout.buckets[bucket].bytes, kept,
                    [&](OpId op) { return op == rows_.turn() && !may_be_operand(item); });
-      const std::uint32_t turns = (graph_.micro_batches + rows_.ahead() - 1) / rows_.ahead();
-      for (double& memory : kept.memory) memory /= static_cast<double>(turns);
+      for (double& memory : kept.memory) memory /= static_cast<double>(rows_.turns_apart(item.unit));
       costs_.add_out(item.bytes, rows_.in_front(item.writer) ? offloaded.front : offloaded.back);
       costs_.add_in(item.bytes, offloaded.back);
       costs_.add_host(item.bytes, offloaded);
@@ -73,12 +73,12 @@ class ActivationDecisions {
   // Returns whether a backward op of the turn's half-block may read the item. What an op reads counts in the
   // room beside it.
   bool may_be_operand(const ActivationItem& item) const {
-    return rows_.ahead() > 1 &&
+    return rows_.is_far() &&
            graph_.half_block_of(item.unit) == graph_.half_block_of(graph_.op(rows_.turn()).unit);
   }
   // Returns whether the item is made before its micro-batch's turn and read behind it.
   bool crosses_turn(const ActivationItem& item) const {
-    const bool behind_front = rows_.ahead() > 1 && graph_.op(item.writer).phase == Phase::forward;
+    const bool behind_front = rows_.is_far() && graph_.op(item.writer).phase == Phase::forward;
     return (behind_front || rows_.in_front(item.writer)) &&
            std::any_of(item.buckets.begin(), item.buckets.end(), [&](BucketId id) {
              return read_in_back_[rows_.group_of(problem_.layout.buckets[id].tensors.front().tensor)];
@@ -203,7 +203,7 @@ class ActivationDecisions {
     makes_item_.assign(graph_.ops.size(), 0);
     read_in_back_.assign(graph_.tensors.size(), 0);
     for (OpId op = 0; op < graph_.ops.size(); ++op) {
-      if (!rows_.in_front(op) && (rows_.ahead() == 1 || graph_.op(op).phase == Phase::backward))
+      if (!rows_.in_front(op) && (!rows_.is_far() || graph_.op(op).phase == Phase::backward))
         for (TensorId id : graph_.op(op).reads) read_in_back_[rows_.group_of(id)] = 1;
       if (graph_.op(op).phase != Phase::forward) continue;
       for (TensorId id : graph_.op(op).reads) ++readers_[id];

@@ -14,7 +14,7 @@ BoundCosts::BoundCosts(const Problem& problem, const Budget& budget, BoundLinks 
       cuts_(find_cuts(problem, rows_.ordered() ? share_cuts : 0)) {
   if (links == BoundLinks::apart)
     sharing_.of_in = sharing_.of_out = sharing_.peer_to_h2d = sharing_.peer_to_d2h = 0;
-  if (rows_.ahead() > 1) cut_at_last_backward();
+  if (rows_.is_far()) cut_at_last_backward();
 }
 
 bool BoundCosts::is_in_last_backward(OpId op) const {
@@ -22,8 +22,8 @@ bool BoundCosts::is_in_last_backward(OpId op) const {
   return of.phase == Phase::backward && graph().micro_batch_of(of.unit) + 1 == graph().micro_batches;
 }
 
-// The last micro-batch's backward begins with the last half-block. Program order has all of its ops behind
-// the first one, and so each gradient that it makes.
+// The last micro-batch's backward begins with the last half-block, also with several ranges. Program order
+// has all of its ops behind the first one, and so each gradient that it makes.
 void BoundCosts::cut_at_last_backward() {
   OpId first = 0;
   while (first < graph().ops.size() && !is_in_last_backward(first)) ++first;
@@ -35,9 +35,10 @@ void BoundCosts::cut_at_last_backward() {
 
 void BoundCosts::add_fixed_at_cuts(OpId op, bool in_front, ShareCost& fixed) const {
   const double seconds = op_seconds(graph().op(op), machine());
-  if (rows_.ahead() == 1) return cuts_.add_op(op, in_front, seconds, fixed);
-  if (!in_front && !cuts_.updates.empty() && !is_in_last_backward(op))
-    fixed.back[share_lanes + share_cuts] += seconds;
+  if (!rows_.is_far()) return cuts_.add_op(op, in_front, seconds, fixed);
+  // The ranges before the last one go backward behind it.
+  const bool is_before = graph().is_in_last_range(graph().op(op).unit) && !is_in_last_backward(op);
+  if (!in_front && !cuts_.updates.empty() && is_before) fixed.back[share_lanes + share_cuts] += seconds;
 }
 
 void BoundCosts::add_op(OpId op, ShareTimes& lanes) const {

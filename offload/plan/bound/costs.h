@@ -42,7 +42,7 @@ class BoundCosts {
   // that stay for the whole step, rounding to the alignment, latencies and delays by host updates only take
   // from the room or add to the time. Alias groups (may_alias) are counted once.
   void add_op(OpId op, ShareTimes& lanes) const;
-  // Adds the op's own time at the cuts that count it. With ahead(2) or more there is one cut, for early
+  // Adds the op's own time at the cuts that count it. If the order is far ahead there is one cut, for early
   // updates: none begins before the last micro-batch's backward, which makes the gradients' sums.
   void add_fixed_at_cuts(OpId op, bool in_front, ShareCost& fixed) const;
   // Adds a transfer of `bytes` to the device, or one to the host.

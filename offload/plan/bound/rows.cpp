@@ -12,11 +12,19 @@ BoundRows::BoundRows(const Problem& problem) : problem_(problem), graph_(*proble
 bool BoundRows::in_front(OpId op) const {
   if (!ordered() || turn_ == no_id) {
     const Op& of = graph_.op(op);
-    if (ahead() > 1 && turn_ != no_id && of.phase == Phase::backward)
+    if (is_far() && turn_ != no_id && of.phase == Phase::backward)
       return op < turn_ && of.unit == graph_.op(turn_).unit;  // backward begins with the turn's unit
-    return of.phase == Phase::forward && (ahead() == 1 || graph_.micro_batch_of(of.unit) < ahead());
+    return of.phase == Phase::forward &&
+           (!is_far() || is_before_first_backward(graph_, problem_.analysis.order, of.unit));
   }
   return op < turn_ || (op == turn_ && graph_.op(op).phase == Phase::forward);
+}
+
+std::uint32_t BoundRows::turns_apart(std::uint32_t unit) const {
+  const std::uint32_t parts = graph_.micro_batches;
+  if (!is_far()) return parts;
+  const std::uint32_t ahead = problem_.analysis.order.forwards;
+  return graph_.is_in_last_range(unit) ? (parts + ahead - 1) / ahead : 1;
 }
 
 std::vector<TensorId> BoundRows::groups(std::vector<TensorId> ids) const {
@@ -42,10 +50,10 @@ void BoundRows::find_turn() {
   std::uint32_t unit = no_id;
   for (const Op& op : graph_.ops)
     if (op.phase == Phase::forward) unit = op.unit;
-  if (ahead() > 1) unit -= graph_.micro_batches - 1;
+  if (is_far()) unit -= graph_.micro_batches - 1;
   for (OpId op = 0; op < graph_.ops.size(); ++op) {
     const Op& of = graph_.op(op);
-    if (of.unit == unit && (ahead() > 1 ? of.phase == Phase::backward : of.phase != Phase::update))
+    if (of.unit == unit && (is_far() ? of.phase == Phase::backward : of.phase != Phase::update))
       keep_larger(turn_, op);
   }
 }

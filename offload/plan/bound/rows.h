@@ -7,6 +7,7 @@
 
 #include "offload/plan/decisions/share_program.h"
 #include "offload/plan/problem/problem.h"
+#include "offload/recompute/execution_order.h"
 
 namespace stowage {
 
@@ -14,8 +15,8 @@ namespace stowage {
 // gate, where each resident parameter has its gradient beside it. With one micro-batch these ops are the op
 // with most operand bytes in each of most_bound_windows equal parts of the program, and the largest op of the
 // unit in which forward turns into backward. With several micro-batches, whose order is the planner's choice,
-// they are the largest op of the turn's unit and the largest op of all. If the order is ahead(2) or more, the
-// turn's op is one of the first backward ops: the front is the first forwards.
+// they are the largest op of the turn's unit and the largest op of all. If the order is far ahead
+// (execution_order.h), the turn's op is one of the first backward ops: the front is the forwards before them.
 inline constexpr std::size_t most_bound_windows = 16;
 
 class BoundRows {
@@ -36,15 +37,15 @@ class BoundRows {
   const std::vector<Row>& all() const { return rows_; }  // rows in program order; the last is the gate
   // Returns whether program order is the plan's order.
   bool ordered() const { return graph_.micro_batches == 1; }
-  // Returns the forwards before the first backward if the problem's order is ahead(2) or more, else 1. With 1
-  // the bound holds for layer_major and ahead(1), both.
-  std::uint32_t ahead() const {
-    const MicroBatchOrder order = problem_.analysis.order;
-    return order.is_layer_major ? 1 : order.forwards;
-  }
+  // Returns whether the problem's order is far ahead. Otherwise the bound holds for layer_major and ahead(1),
+  // both.
+  bool is_far() const { return is_far_ahead(graph_, problem_.analysis.order); }
+  // Returns how many turns a micro-batch of this unit can be live at: 1 if it is live at all of them. Turns
+  // are counted so that each micro-batch of the last range is live at one of them.
+  std::uint32_t turns_apart(std::uint32_t unit) const;
   // Returns whether the op runs before the instant of the turn: the end of the turn's op if that is a forward
   // op, else its begin. With several micro-batches there are many turns, and all forward ops count as before;
-  // with ahead(2) or more, those of the first forwards and the backward ops before the turn's.
+  // if the order is far ahead, those of the first forwards and the backward ops before the turn's.
   bool in_front(OpId op) const;
   bool is_peer(OpId op) const { return problem_.layout.lanes[op] == LaneRole::peer; }
   std::size_t gate() const { return rows_.size() - 1; }

@@ -11,6 +11,7 @@
 #include "offload/plan/problem/lane_speeds.h"
 #include "offload/plan/schedule/candidate.h"
 #include "offload/plan/schedule/gradient_ring.h"
+#include "offload/recompute/execution_order.h"
 #include "src/graph/cost.h"
 
 namespace stowage {
@@ -115,7 +116,7 @@ bool DecisionClasses::in_front(const SequenceStep& step) const {
   const Op& op = problem_.graph->op(step.op);
   if (step.recompute || op.phase != Phase::forward) return false;
   const MicroBatchOrder order = problem_.analysis.order;
-  return order.is_layer_major || problem_.graph->micro_batch_of(op.unit) < order.forwards;
+  return order.is_layer_major || is_before_first_backward(*problem_.graph, order, op.unit);
 }
 
 void DecisionClasses::add_own(OpId op, double seconds) {

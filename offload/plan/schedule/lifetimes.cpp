@@ -233,8 +233,7 @@ class LifetimeBuilder {
   bool waits_on_host(LoadChoice choice, Position a, Position b) const {
     const std::uint32_t from = op_at(a).unit, to = op_at(b).unit;
     if (from == to || choice >= LoadChoice::held) return false;
-    return choice == LoadChoice::each_op || !analysis_.order.is_layer_major ||
-           graph_.half_block_of(from) != graph_.half_block_of(to);
+    return choice == LoadChoice::each_op || place_of_load(from) != place_of_load(to);
   }
 
   // Counts, by position, the ops before it that read a parameter bucket which is loaded for each op.
@@ -250,23 +249,31 @@ class LifetimeBuilder {
     return loading_ops_[static_cast<std::size_t>(b)] > loading_ops_[static_cast<std::size_t>(a) + 1];
   }
 
-  // True if one load serves the uses at `a` and `b`. An each_unit load serves a phase of one unit, or in
-  // layer-major order of a half-block for all micro-batches (of the last half-block, both phases).
+  // True if one load serves the uses at `a` and `b`. An each_unit load serves a phase of one unit, in
+  // layer-major order of a half-block for all micro-batches, and with several ranges of a range for all of
+  // them (of the last half-block or range, both phases).
   bool same_load(LoadChoice choice, Position a, Position b) const {
     if (choice == LoadChoice::held || b == a + 1) return true;
     if (choice == LoadChoice::each_op && !loading_ops_.empty()) return !loads_between(a, b);
     if (choice == LoadChoice::each_op) return false;
     auto key = [&](Position p) {
       const std::uint32_t unit = op_at(p).unit;
-      const bool together = analysis_.order.is_layer_major && unit != no_id;
-      if (together && graph_.micro_batches > 1 && turns(unit))
-        return std::pair(false, graph_.half_block_of(unit));
-      return std::pair(is_forward(p), together ? graph_.half_block_of(unit) : unit);
+      return std::pair(is_forward(p) && !turns(unit), place_of_load(unit));
     };
     return key(a) == key(b);
   }
-  // True if the unit is in the last half-block, in which forward and backward take turns.
+  bool has_ranges() const { return !graph_.range_begins.empty(); }
+  // Returns the half-block, the range or the unit for which an each_unit load comes.
+  std::uint32_t place_of_load(std::uint32_t unit) const {
+    if (unit == no_id) return no_id;
+    if (analysis_.order.is_layer_major) return graph_.half_block_of(unit);
+    return has_ranges() ? graph_.range_of(unit) : unit;
+  }
+  // True if one load serves the unit in both phases: in the last half-block or range, forward and backward
+  // take turns.
   bool turns(std::uint32_t unit) const {
+    if (unit == no_id || graph_.micro_batches == 1) return false;
+    if (!analysis_.order.is_layer_major) return has_ranges() && graph_.is_in_last_range(unit);
     return graph_.half_block_of(unit) + 1 == graph_.unit_names.size() / graph_.micro_batches;
   }
   void add_loaded(BucketId id) {

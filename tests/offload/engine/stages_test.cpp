@@ -1,6 +1,6 @@
 // The stages of a pipeline, each with an engine and a plan of its own, leave the bits of the whole step. The
 // test carries what they send to those that receive it.
-#include "offload/parallel/stage.h"
+#include "tests/support/stages.h"
 
 #include <gtest/gtest.h>
 
@@ -112,10 +112,8 @@ Run stage_run(const Graph& whole, const Graph& stage, const Plan& plan) {
 }
 
 // Plans every stage at `part` of the way from its minimum to its need, and runs them together.
-void expect_bits_of_the_whole(const Graph& graph, const Run& expected, const std::vector<std::uint32_t>& cuts,
+void expect_bits_of_the_whole(const Graph& graph, const Run& expected, const std::vector<Graph>& stages,
                               double part) {
-  std::vector<Graph> stages;
-  for (std::size_t s = 0; s + 1 < cuts.size(); ++s) stages.push_back(stage_of(graph, cuts[s], cuts[s + 1]));
   const Machine machine;
   std::vector<Plan> plans;
   for (std::size_t s = 0; s < stages.size(); ++s) {
@@ -178,19 +176,26 @@ std::uint32_t half_blocks(const Graph& graph) {
   return static_cast<std::uint32_t>(graph.unit_names.size()) / graph.micro_batches;
 }
 
-using Partitions = std::vector<std::vector<std::uint32_t>>;
+struct Partition {
+  std::vector<std::uint32_t> cuts;
+  std::size_t ranges = 1;  // of each stage
+};
+using Partitions = std::vector<Partition>;
 // Of embedding, two blocks of two halves, head.
-const Partitions of_six{{0, 1, 3, 5, 6}, {0, 3, 6}, {0, 2, 4, 6}, {0, 1, 6}};
+const Partitions of_six{
+    {{0, 1, 3, 5, 6}},          {{0, 1, 3, 4, 6}, 2},      {{0, 3, 6}}, {{0, 2, 4, 6}}, {{0, 1, 6}},
+    {{0, 1, 2, 3, 4, 5, 6}, 3}, {{0, 1, 2, 3, 4, 5, 6}, 2}};
 
 // All partitions of full draws, and of few draws the first `most`.
 void expect_bits_of_stages(const Graph& graph, std::size_t most = 1, Partitions partitions = of_six) {
   const Run expected = whole_run(graph);
-  ASSERT_EQ(half_blocks(graph), partitions.front().back());
+  ASSERT_EQ(half_blocks(graph), partitions.front().cuts.back());
   if (fewer_draws) partitions.resize(most);
-  for (const std::vector<std::uint32_t>& cuts : partitions) {
-    SCOPED_TRACE(::testing::Message() << cuts.size() - 1 << " stages");
+  for (const Partition& partition : partitions) {
+    const std::vector<Graph> stages = stages_of(graph, partition.cuts, partition.ranges);
+    SCOPED_TRACE(::testing::Message() << stages.size() << " stages of " << partition.ranges << " ranges");
     for (const double part : fewer_draws ? std::vector{0.0} : std::vector{0.0, 0.5, 1.0})
-      expect_bits_of_the_whole(graph, expected, cuts, part);
+      expect_bits_of_the_whole(graph, expected, stages, part);
   }
 }
 
@@ -214,7 +219,7 @@ TEST(Stages, LlamaWithATableInBlocksLeavesTheBitsOfTheWhole) {
   config.dropout = 0;
   config.table_rows = 16;
   expect_bits_of_stages(make(config, llama_family, DataType::f32), 1,
-                        {{0, 2, 5, 8, 10}, {0, 4, 10}, {0, 9, 10}});
+                        {{{0, 2, 5, 8, 10}}, {{0, 2, 5, 8, 10}, 2}, {{0, 4, 10}}, {{0, 9, 10}}});
 }
 
 }  // namespace

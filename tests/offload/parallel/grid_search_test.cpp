@@ -46,20 +46,19 @@ class DrawnCosts final : public GridCosts {
     return 0.1 * bytes;
   }
   bool may_plan(const GridShape& shape) override { return shape.samples < too_large; }
-  double bound_seconds(const GridShape& shape, int stage, std::uint32_t first, std::uint32_t last) override {
+  double bound_seconds(const GridShape& shape, int stage, const std::vector<HalfBlocks>& ranges) override {
     ++work_;
-    return seconds_of(shape, first, last) * (1 + 0.2 * noise(shape, stage, first, last));
+    return seconds_of(shape, ranges) * (1 + 0.2 * noise(shape, stage, ranges));
   }
-  std::optional<StagePlan> plan(const GridShape& shape, int stage, std::uint32_t first,
-                                std::uint32_t last) override {
+  std::optional<StagePlan> plan(const GridShape& shape, int stage,
+                                const std::vector<HalfBlocks>& ranges) override {
     ++work_;
     planned.insert(shape);
-    const double noisy = noise(shape, stage, first, last);
+    const double noisy = noise(shape, stage, ranges);
     if (noisy > fits) return {};
     StagePlan plan;
-    plan.seconds =
-        seconds_of(shape, first, last) * (1 + 0.2 * noisy + 0.3 * noise(shape, stage + 100, first, last));
-    plan.way_seconds = plan.seconds / static_cast<double>(shape.micro_batches);
+    plan.seconds = seconds_of(shape, ranges) * (1 + 0.2 * noisy + 0.3 * noise(shape, stage + 100, ranges));
+    plan.way_seconds = plan.seconds / static_cast<double>(shape.micro_batches * shape.ranges);
     return plan;
   }
   std::uint64_t work() const override { return work_; }
@@ -69,17 +68,19 @@ class DrawnCosts final : public GridCosts {
   std::int64_t too_large = 1 << 20;
 
  private:
-  double seconds_of(const GridShape& shape, std::uint32_t first, std::uint32_t last) {
-    return least_seconds(sums(shape).of(first, last), shape.micro_batches, room(shape));
+  double seconds_of(const GridShape& shape, const std::vector<HalfBlocks>& ranges) {
+    return least_seconds(sums(shape).of(ranges), shape.micro_batches, room(shape));
   }
-  double noise(const GridShape& shape, int stage, std::uint32_t first, std::uint32_t last) const {
-    std::seed_seq seeds{static_cast<std::uint32_t>(seed_),
-                        static_cast<std::uint32_t>(shape.stages),
-                        static_cast<std::uint32_t>(shape.parts),
-                        static_cast<std::uint32_t>(shape.samples),
-                        static_cast<std::uint32_t>(stage),
-                        first,
-                        last};
+  double noise(const GridShape& shape, int stage, const std::vector<HalfBlocks>& ranges) const {
+    std::vector<std::uint32_t> of{
+        static_cast<std::uint32_t>(seed_),       static_cast<std::uint32_t>(shape.stages),
+        static_cast<std::uint32_t>(shape.parts), static_cast<std::uint32_t>(shape.samples),
+        static_cast<std::uint32_t>(shape.order), static_cast<std::uint32_t>(stage)};
+    for (const auto& [first, last] : ranges) {
+      of.push_back(first);
+      of.push_back(last);
+    }
+    std::seed_seq seeds(of.begin(), of.end());
     std::mt19937_64 random(seeds);
     return std::uniform_real_distribution<double>(0, 1)(random);
   }
@@ -94,7 +95,10 @@ std::vector<GridShape> shapes(int devices, std::int64_t batch) {
   for (int parts = 1; parts <= devices; parts *= 2)
     for (int stages = 1; stages * parts <= devices; ++stages)
       for (std::int64_t samples = 1; samples * parts <= batch; samples *= 2)
-        all.push_back({stages, parts, 1, samples, batch / parts / samples, GridOrder::one_f_one_b});
+        for (const int ranges : {1, 2})
+          if ((stages > 1 || ranges == 1) && stages * ranges <= 6)
+            all.push_back(
+                {stages, parts, 1, samples, batch / parts / samples, GridOrder::one_f_one_b, ranges});
   return all;
 }
 
@@ -154,9 +158,7 @@ TEST(GridSearch, FindsTheBestGridWithinWhatItPromises) {
     question.close_enough = instance % 2 == 0 ? 0 : 0.03;
     double best = infinite;
     for (const GridShape& shape : question.shapes) {
-      const auto cuts = even_cuts(costs.sums(shape), static_cast<std::uint32_t>(shape.stages),
-                                  shape.micro_batches, costs.room(shape));
-      if (const auto grid = time_grid(costs, shape, cuts, Rung::plans))
+      if (const auto grid = time_grid(costs, shape, even_cuts(costs, shape), Rung::plans))
         best = std::min(best, grid->step_seconds);
     }
     costs.planned.clear();
@@ -177,22 +179,33 @@ TEST(GridSearch, FindsTheBestGridWithinWhatItPromises) {
 
 TEST(GridSearch, MovesHalfBlocksOutOfTheSlowestStage) {
   std::mt19937_64 random(7);
-  int moved = 0;
+  int moved = 0, turned = 0;
   for (int instance = 0; instance < 40; ++instance) {
     DrawnCosts costs(random, 9);
     costs.fits = 1;
-    const GridShape shape{3, 1, 1, 1, 8, GridOrder::one_f_one_b};
+    const GridShape shape{3, 1, 1, 1, 8, GridOrder::one_f_one_b, 1 + instance % 2};
     GridQuestion question;
     question.shapes = {shape};
-    const auto even = even_cuts(costs.sums(shape), 3, 8, costs.room(shape));
+    const auto even = even_cuts(costs, shape);
     const double before = time_grid(costs, shape, even, Rung::plans)->step_seconds;
     const GridSearchAnswer answer = search_grids(costs, question);
     const Grid& best = answer.grids.front();
     EXPECT_LE(best.step_seconds, before);
-    EXPECT_DOUBLE_EQ(time_grid(costs, shape, best.cuts, Rung::plans)->step_seconds, best.step_seconds);
+    EXPECT_DOUBLE_EQ(time_grid(costs, best.shape, best.cuts, Rung::plans)->step_seconds, best.step_seconds);
     moved += best.cuts != even ? 1 : 0;
+    turned += best.shape.order == GridOrder::gpipe ? 1 : 0;
+    EXPECT_TRUE(shape.ranges == 1 || best.shape == shape);
   }
   EXPECT_GT(moved, 5);
+  EXPECT_GT(turned, 2) << "the other order is faster for some";
+}
+
+TEST(GridShape, HasRangesInTurn) {
+  const GridShape shape{2, 1, 1, 1, 4, GridOrder::one_f_one_b, 2};
+  EXPECT_THAT(ranges_of(shape, {0, 1, 3, 6, 8}, 0),
+              ::testing::ElementsAre(HalfBlocks{0, 1}, HalfBlocks{3, 6}));
+  EXPECT_THAT(ranges_of(shape, {0, 1, 3, 6, 8}, 1),
+              ::testing::ElementsAre(HalfBlocks{1, 3}, HalfBlocks{6, 8}));
 }
 
 TEST(GridSearch, EndsWhereItIsAskedTo) {
@@ -231,15 +244,21 @@ TEST(GridSearch, DoesNotPlanWhatIsTooLarge) {
 // Equal stages and instant sends: the formula is what the simulated pipeline takes.
 TEST(GridSearch, AStepOfEqualStagesIsThatOfTheSimulation) {
   for (int stages = 1; stages <= 6; ++stages)
-    for (std::int64_t micro_batches : {1, 2, 5, 12}) {
-      PipelineQuestion question;
-      question.micro_batches = micro_batches;
-      question.times.assign(static_cast<std::size_t>(stages), {1, 2});
-      const double step = grid_step_seconds(
-          std::vector<double>(static_cast<std::size_t>(stages), 3.0 * static_cast<double>(micro_batches)),
-          std::vector<double>(static_cast<std::size_t>(stages), 3), {});
-      EXPECT_DOUBLE_EQ(step, simulate_pipeline(question).seconds) << stages << " " << micro_batches;
-    }
+    for (const int ranges : {1, 2, 4})
+      for (std::int64_t micro_batches : {1, 2, 5, 12}) {
+        const GridShape shape{stages, 1, 1, 1, micro_batches, GridOrder::one_f_one_b, ranges};
+        PipelineQuestion question;
+        question.schedule = PipelineSchedule::breadth_first;
+        question.virtual_stages = ranges;
+        question.micro_batches = micro_batches;
+        question.times.assign(static_cast<std::size_t>(stages * ranges), {1, 2});
+        const double own = 3.0 * static_cast<double>(micro_batches * ranges);
+        const double step =
+            grid_step_seconds(shape, std::vector<double>(static_cast<std::size_t>(stages), own),
+                              std::vector<double>(static_cast<std::size_t>(stages), 3), {});
+        EXPECT_DOUBLE_EQ(step, simulate_pipeline(question).seconds)
+            << stages << " " << ranges << " " << micro_batches;
+      }
 }
 
 TEST(GridSearch, WhatDoesNotFitIsMovedOrRefused) {

@@ -217,6 +217,34 @@ TEST(Pipeline, InterleavingDividesTheBubbleByTheVirtualStages) {
   }
 }
 
+// Breadth-first takes as long, whether the stages divide the micro-batches or not, and with fewer of these a
+// stage waits for each way round. Its last chunk has in flight what 1F1B has, the others all micro-batches.
+TEST(Pipeline, BreadthFirstDividesTheBubbleToo) {
+  for (const int virtual_stages : {1, 2, 4})
+    for (const int stages : {1, 2, 3, 4, 8})
+      for (const std::int64_t micro_batches : {1, 2, 5, 8, 11}) {
+        PipelineQuestion question{.schedule = PipelineSchedule::breadth_first,
+                                  .virtual_stages = virtual_stages,
+                                  .micro_batches = micro_batches,
+                                  .keep_events = true};
+        question.times.assign(static_cast<std::size_t>(stages * virtual_stages),
+                              {1.5 / virtual_stages, 2.5 / virtual_stages});
+        const PipelineRun run = simulate_pipeline(question);
+        expect_consistent(question, run);
+        const double way = 4.0 / virtual_stages;
+        const auto wait = static_cast<double>(std::max<std::int64_t>(0, stages - micro_batches));
+        EXPECT_NEAR(
+            run.seconds,
+            4.0 * static_cast<double>(micro_batches) + (stages - 1) * way + (virtual_stages - 1) * wait * way,
+            1e-9)
+            << stages << " stages, " << micro_batches << " micro-batches, " << virtual_stages;
+        for (int stage = 0; stage < stages; ++stage)
+          EXPECT_EQ(
+              run.in_flight[static_cast<std::size_t>(stage)],
+              (virtual_stages - 1) * micro_batches + std::min<std::int64_t>(micro_batches, stages - stage));
+      }
+}
+
 TEST(Pipeline, KeepsAsManyMicroBatchesInFlightAsTheScheduleSays) {
   std::mt19937_64 random(41);
   for (int draw = 0; draw < 200; ++draw) {
@@ -259,9 +287,10 @@ TEST(Pipeline, EventsKeepTheirRules) {
   std::mt19937_64 random(43);
   for (int draw = 0; draw < testing::draws(400, 60); ++draw) {
     const int virtual_stages = 1 << (draw % 3);
-    const PipelineSchedule schedule = virtual_stages > 1  ? PipelineSchedule::interleaved
-                                      : random() % 2 == 0 ? PipelineSchedule::gpipe
-                                                          : PipelineSchedule::one_f_one_b;
+    const PipelineSchedule schedule = random() % 3 == 0    ? PipelineSchedule::breadth_first
+                                      : virtual_stages > 1 ? PipelineSchedule::interleaved
+                                      : random() % 2 == 0  ? PipelineSchedule::gpipe
+                                                           : PipelineSchedule::one_f_one_b;
     PipelineQuestion question = random_pipeline(random, schedule, virtual_stages);
     question.keep_events = true;
     for (std::size_t i = 0; i + 1 < question.times.size(); ++i)
@@ -284,7 +313,7 @@ TEST(Pipeline, RefusesWhatIsNoPipeline) {
   refused([](PipelineQuestion& q) { q.virtual_stages = 0; }, "0 virtual stages");
   refused([](PipelineQuestion& q) { q.times.clear(); }, "0 times");
   refused([](PipelineQuestion& q) { q.links.resize(2); }, "2 links between 2 stages");
-  refused([](PipelineQuestion& q) { q.virtual_stages = 2; }, "belong to the interleaved schedule");
+  refused([](PipelineQuestion& q) { q.virtual_stages = 2; }, "belong to schedules with chunks");
   refused([](PipelineQuestion& q) { q.virtual_stages = std::numeric_limits<int>::max(); },
           "2 times for 2147483647 virtual stages");
   for (const std::int64_t micro_batches :

@@ -112,7 +112,7 @@ TEST(Split, IsPlanned) {
   for (const ModelFamily* family : {&gpt_family, &llama_family}) {
     const Graph graph = make(config, *family), part = split_of(graph, 4);
     for (const auto& [first, last] : {std::pair{0U, 3U}, {3U, 6U}}) {
-      const Graph whole_stage = stage_of(graph, first, last), stage = stage_of(part, first, last);
+      const Graph whole_stage = stage_of(graph, {{first, last}}), stage = stage_of(part, {{first, last}});
       const PlanOptions options{.order = MicroBatchOrder::ahead(2)};
       const Bytes least = minimum_bytes(stage, machine, options);
       EXPECT_LT(least, minimum_bytes(whole_stage, machine, options));

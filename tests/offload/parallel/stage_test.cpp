@@ -9,10 +9,12 @@
 #include "stowage/error.h"
 #include "stowage/models.h"
 #include "stowage/planner.h"
+#include "tests/support/stages.h"
 
 namespace stowage {
 namespace {
 
+using namespace stowage::testing;
 using ::testing::IsEmpty;
 
 constexpr std::uint32_t half_blocks = 6;  // embedding, two blocks of two halves, head
@@ -33,12 +35,6 @@ Graph stage_model(std::int64_t micro_batches, const ModelFamily& family = gpt_fa
   return builder.finish(family.build(builder, config).loss, {});
 }
 
-std::vector<Graph> stages_of(const Graph& graph, const std::vector<std::uint32_t>& cuts) {
-  std::vector<Graph> stages;
-  for (std::size_t s = 0; s + 1 < cuts.size(); ++s) stages.push_back(stage_of(graph, cuts[s], cuts[s + 1]));
-  return stages;
-}
-
 // Returns the names that each stage's ops of this kernel read and write.
 std::vector<std::set<std::string>> names_of(const std::vector<Graph>& stages, const std::string& kernel) {
   std::vector<std::set<std::string>> names;
@@ -55,24 +51,30 @@ std::vector<std::set<std::string>> names_of(const std::vector<Graph>& stages, co
 
 TEST(Stage, OfAllHalfBlocksIsTheGraph) {
   const Graph graph = stage_model(2);
-  EXPECT_EQ(stage_of(graph, 0, half_blocks), graph);
-  EXPECT_EQ(to_json(stage_of(graph, 0, half_blocks)), to_json(graph));
+  EXPECT_EQ(stage_of(graph, {{0, half_blocks}}), graph);
+  EXPECT_EQ(to_json(stage_of(graph, {{0, half_blocks}})), to_json(graph));
 }
 
 TEST(Stage, RefusesRangesThatAreNone) {
   const Graph graph = stage_model(2);
-  for (const auto& [first, last] :
-       {std::pair{0U, 0U}, {3U, 2U}, {2U, half_blocks + 1}, {half_blocks, half_blocks}})
-    EXPECT_THROW(stage_of(graph, first, last), InvalidInput) << first << " " << last;
+  for (const std::vector<HalfBlocks>& ranges :
+       std::vector<std::vector<HalfBlocks>>{{},
+                                            {{0, 0}},
+                                            {{3, 2}},
+                                            {{2, half_blocks + 1}},
+                                            {{half_blocks, half_blocks}},
+                                            {{2, 3}, {0, 1}},
+                                            {{0, 2}, {1, 3}}})
+    EXPECT_THROW(stage_of(graph, ranges), InvalidInput) << ranges.size();
   GraphBuilder builder;
   const BuiltModel model =
       gpt(builder, {.layers = 1, .width = 8, .heads = 2, .vocabulary = 16, .sequence = 4});
-  EXPECT_THROW(stage_of(builder.finish_without_update(model.loss), 0, 1), InvalidInput);
+  EXPECT_THROW(stage_of(builder.finish_without_update(model.loss), {{0, 1}}), InvalidInput);
 }
 
 // Each op is in one stage, but for the clip op; what is received is sent by one other stage.
-void expect_parted(const Graph& graph, const std::vector<std::uint32_t>& cuts) {
-  const std::vector<Graph> stages = stages_of(graph, cuts);
+void expect_parted(const Graph& graph, const std::vector<std::uint32_t>& cuts, std::size_t ranges = 1) {
+  const std::vector<Graph> stages = stages_of(graph, cuts, ranges);
   std::map<std::string, int> ops;
   for (std::size_t s = 0; s < stages.size(); ++s) {
     check(stages[s]);
@@ -101,12 +103,38 @@ TEST(Stage, EachOpIsInOneStage) {
     expect_parted(stage_model(2, llama_family), cuts);
     expect_parted(stage_model(2, gpt_family, 2), cuts);  // a rank's graph, with its gathers and exchanges
   }
+  expect_parted(stage_model(4), {0, 1, 2, 4, 6}, 2);
+  expect_parted(stage_model(4, bert_family), {0, 1, 2, 3, 4, 5, 6}, 3);
+  expect_parted(stage_model(2, gpt_family, 2), {0, 1, 2, 4, 6}, 2);
+}
+
+// Two ranges of two stages: each has a value for each micro-batch over every cut beside it.
+TEST(Stage, OfTwoRangesReceivesBeforeEachOfThem) {
+  const std::vector<Graph> stages = stages_of(stage_model(4), {0, 1, 2, 4, 6}, 2);
+  const std::vector<std::string> first{"micro.0.embedding", "micro.0.h.0.mlp", "micro.0.h.1.attention"},
+      second{"micro.0.h.0.attention", "micro.0.h.1.mlp", "micro.0.head"};
+  for (std::size_t s = 0; s < 2; ++s) {
+    const Graph& stage = stages[s];
+    EXPECT_THAT(stage.range_begins, ::testing::ElementsAre(1U));
+    std::vector<std::string> units;
+    for (std::uint32_t unit = 0; unit < stage.unit_names.size(); unit += 4)
+      units.push_back(stage.unit_names[unit]);
+    EXPECT_EQ(units, s == 0 ? first : second);
+    std::map<std::uint32_t, int> received;
+    for (const Op& op : stage.ops)
+      if (op.kernel == "receive" && op.phase == Phase::forward &&
+          stage.tensor(op.writes.front()).name.find("weight") == std::string::npos)
+        ++received[stage.half_block_of(op.unit)];
+    EXPECT_EQ(received, s == 0 ? (std::map<std::uint32_t, int>{{1, 4}})
+                               : (std::map<std::uint32_t, int>{{0, 4}, {1, 4}}));
+  }
+  EXPECT_THAT(stages_of(stage_model(1), {0, 1, 2, 4, 6}, 2)[0].range_begins, IsEmpty());
 }
 
 // One value of b s h elements for each micro-batch goes over the cut, and its gradient comes back.
 TEST(Stage, ReceivesOneValueForEachMicroBatch) {
   constexpr std::uint32_t parts = 4;
-  const Graph stage = stage_of(stage_model(parts), 2, 4);
+  const Graph stage = stage_of(stage_model(parts), {{2, 4}});
   std::map<std::string, int> number;
   for (const Op& op : stage.ops) {
     if (!is_between_stages(op)) continue;

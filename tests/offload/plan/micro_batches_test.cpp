@@ -285,6 +285,46 @@ TEST(MicroBatchPlans, AnOrderAheadIsPlannedWhereItIsNamed) {
     EXPECT_THROW(make_plan(graph, machine, {}, {.order = MicroBatchOrder::ahead(forwards)}), InvalidInput);
 }
 
+// Its range's weights come in once for all micro-batches, and gradients leave once.
+TEST(MicroBatchPlans, ARangeIsLoadedOnceForAllMicroBatches) {
+  Graph graph = make_gpt(parts);
+  const auto order = MicroBatchOrder::ahead(2);
+  const auto apart = transfers_each_unit(graph, order, TensorKind::parameter);
+  graph.range_begins = {1, 2};
+  check(graph);
+  const auto weights = transfers_each_unit(graph, order, TensorKind::parameter);
+  const auto gradients = transfers_each_unit(graph, order, TensorKind::gradient);
+  int loaded_once = 0;
+  for (const auto& [name, of] : weights) {
+    EXPECT_LE(of.in, 3) << name;  // the tied table is in the first and the last range
+    EXPECT_GE(apart.at(name).in, of.in) << name;
+    loaded_once += of.in == 1 ? 1 : 0;
+  }
+  EXPECT_GT(loaded_once, 0) << "in the last range both phases share a load";
+  for (const auto& [name, of] : gradients) EXPECT_LE(of.in, 1) << name;
+}
+
+TEST(MicroBatchPlans, RangesArePlannedBetweenTheirBounds) {
+  Graph graph = make_gpt(parts);
+  const Machine machine = with_link(1e9);
+  for (const auto& begins : std::vector<std::vector<std::uint32_t>>{{2}, {1, 3}}) {
+    graph.range_begins = begins;
+    check(graph);
+    for (const std::uint32_t forwards : {1U, 2U}) {
+      const auto order = MicroBatchOrder::ahead(forwards);
+      Planner planner(graph, machine, {.order = order});
+      const Bytes least = planner.minimum_bytes(), need = planner.need_bytes();
+      for (const Bytes budget : {least, (least + need) / 2}) {
+        const Plan plan = made(graph, machine, budget, order);
+        EXPECT_EQ(plan.order, order);
+        EXPECT_LE(plan.lower_bound_seconds, plan.predicted_step_seconds * (1 + 1e-9)) << budget;
+      }
+    }
+    EXPECT_EQ(made(graph, machine, unlimited, {}).order, MicroBatchOrder::layer_major);
+    EXPECT_THROW(make_plan(graph, machine, {}, {.order = MicroBatchOrder::ahead(parts + 1)}), InvalidInput);
+  }
+}
+
 // Gradients are whole in the last micro-batch's backward: what the host updates then hides behind nothing but
 // that and the first forwards. Here all updates take as long as all ops.
 TEST(MicroBatchPlans, TheBoundOfAnOrderAheadKnowsThatGradientsComeLate) {

@@ -85,6 +85,21 @@ TEST(ExecutionOrder, GoesSomeForwardsAheadAndThenInTurn) {
                           "backward 2", "backward 3", "update"));
 }
 
+// Of the two ranges the last one alone goes ahead.
+TEST(ExecutionOrder, GoesThroughRangesOneAfterAnother) {
+  Graph graph = split_graph(3);
+  graph.range_begins = {1};
+  check(graph);
+  EXPECT_THAT(possible_orders(graph), ElementsAre(MicroBatchOrder::layer_major));
+  EXPECT_FALSE(is_far_ahead(graph, MicroBatchOrder::layer_major));
+  EXPECT_TRUE(is_far_ahead(graph, MicroBatchOrder::ahead(1)));
+  EXPECT_THAT(
+      stages(graph, execution_order(graph, MicroBatchOrder::ahead(2))),
+      ElementsAre("forward 0", "forward 1", "forward 2",                                            // range 0
+                  "forward 0", "forward 1", "backward 0", "forward 2", "backward 1", "backward 2",  // 1
+                  "backward 0", "backward 1", "backward 2", "update"));
+}
+
 TEST(ExecutionOrder, RefusesForwardsThatThereAreNot) {
   const Graph graph = split_graph(4), handed_on = split_graph(4, true);
   for (std::uint32_t forwards : {1U, 2U, 4U}) {

@@ -143,6 +143,37 @@ TEST_F(ClusterCommandTest, IsNeverSlowerBySums) {
   }
 }
 
+// Each layer more costs the same, whether all of them are built or the one in the middle stands for many. The
+// parts of the norm, some bytes for each parameter, are those of the few.
+TEST_F(ClusterCommandTest, SumsOfManyLayersAreThoseOfAFewAndTheirMiddle) {
+  const auto sums = [](int layers, const GridShape& shape) {
+    ClusterQuestion question;
+    const ModelWords words{.gpt = std::to_string(layers) + "x64",
+                           .heads = "4",
+                           .sequence = "16",
+                           .batch = "8",
+                           .vocabulary = "96"};
+    question.model = *model_spec(words, DataType::bf16);
+    question.machine = read_machine("4x-rtx4090", machines_folder());
+    question.devices_per_node = 4;
+    ModelCosts costs(question);
+    const PrefixSums of = costs.sums(shape);
+    EXPECT_EQ(of.half_blocks(), static_cast<std::uint32_t>(2 * layers + 2));
+    for (std::uint32_t cut = 2; cut < of.half_blocks(); ++cut)
+      EXPECT_EQ(of.sent_bytes(cut), of.sent_bytes(1));
+    const HalfBlockSums all = of.of(0, of.half_blocks());
+    return std::vector<double>{all.forward_seconds,     all.backward_seconds, all.peer_seconds,
+                               all.host_update_seconds, all.weight_bytes,     all.gradient_bytes,
+                               all.state_bytes};
+  };
+  for (const GridShape& shape :
+       {GridShape{1, 1, 1, 4, 2}, GridShape{1, 4, 1, 2, 1}, GridShape{2, 1, 2, 1, 8}}) {
+    const auto two = sums(2, shape), three = sums(3, shape), nine = sums(9, shape);
+    for (std::size_t i = 0; i < two.size(); ++i)
+      EXPECT_NEAR(nine[i], two[i] + 7 * (three[i] - two[i]), 1e-6 * nine[i]) << i;
+  }
+}
+
 TEST_F(ClusterCommandTest, TakesAClustersFile) {
   command_.machine = "";
   command_.cluster_file =
