@@ -15,7 +15,7 @@ MODELS = ["6.7b", "13b", "30b"]
 # Machine, nodes, samples of a batch.
 CLUSTERS = [("4x-rtx4090", 1, 8), ("8x-a100-80gb", 1, 16), ("2x-rtx4090", 1, 8), ("8x-h200", 2, 32), ("8x-h200", 4, 64)]
 SEARCHES = {"grid": [], "without offload": ["--policy", "none"]}
-LIMIT = "100"  # plans and bounds of stages
+LIMIT = "60"  # plans and bounds of stages
 
 
 def commands():
@@ -41,11 +41,12 @@ def seconds(grid):
 
 
 def shape(grid):
-    return f"{grid['stages']} x {grid['parts']} x {grid['split']}, {grid['micro_batches']} of {grid['micro_batch_samples']}"
+    ranges = f" of {grid['ranges']}" if grid["ranges"] > 1 else ""
+    return f"{grid['stages']}{ranges} x {grid['parts']} x {grid['split']}, {grid['micro_batches']} of {grid['micro_batch_samples']}"
 
 
 def table(rows):
-    print("| model | cluster | best grid (stages x parts x split, micro-batches) | step | no grid is below | data parallel alone "
+    print("| model | cluster | best grid (stages of ranges x parts x split, micro-batches) | step | no grid is below | data parallel alone "
           "| GPipe, equal parts | Megatron-LM's rule | without offload | command |")
     print("|---|---|---|---|---|---|---|---|---|---|")
     for (model, machine, nodes, search), answer in rows.items():

@@ -123,6 +123,34 @@ double seconds_with(const Setting& setting, Choice choice, UpdateMask early) {
   return ask(Game(setting.graph, setting.machine), setting.graph, {without_state}, {}, &choice).lower;
 }
 
+// Two micro-batches in two ranges: units 0 and 1, then unit 2, unit 3 and the head. Unit 3 alone has a
+// parameter, whose gradient is whole early in the last micro-batch's backward of the last range. Its update
+// begins there and takes 60 s, which hides the 20 s of unit 2 and all that comes behind. Before it are 0.4 s
+// of the first range's forwards, two forwards of 10.2 s and a backward of 20.3 s, and 0.3 s of the last one.
+// In the bound a part of the update may hide behind the front, 10.6 s, instead.
+TEST(Oracle, EarlyUpdatesBeginInTheLastBackwardOfTheLastRange) {
+  UnitShape small, large;
+  small.activation = large.activation = 1024;
+  small.flops = 0.1;
+  large.flops = 10;
+  UnitShape last = small;
+  last.parameter = 64 * 1024;
+  Graph graph = in_two_parts(small_graph({.units = {small, small, large, last}, .head_flops = 0.1})).graph;
+  graph.range_begins = {2};
+  for (Op& op : graph.ops)
+    if (op.kernel == "clip") op.attributes.emplace("clip", 0.0);
+  check(graph);
+  Machine machine = Setting().machine;
+  machine.host_bytes_per_second = 1;
+  machine.host_bytes_per_second = host_seconds(graph.ops.back(), machine) / 60;
+  const PlanOptions options{.order = MicroBatchOrder::ahead(1), .optimizer_in_backward = true};
+  const auto planned =
+      make_plan(graph, machine, {minimum_bytes(graph, machine, options), unlimited}, options);
+  const Plan& plan = std::get<Plan>(planned);
+  EXPECT_NEAR(plan.predicted_step_seconds, 41.1 + 0.3 + 60, 0.01);
+  EXPECT_NEAR(plan.lower_bound_seconds, 41.1 + 60 - 10.6, 0.1);
+}
+
 TEST(Oracle, GainsNothingByEarlyUpdatesThatForwardNeedNotWaitFor) {
   const SlowHost setting(0.5);
   const Game game(setting.graph, setting.machine);

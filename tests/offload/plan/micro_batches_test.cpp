@@ -325,6 +325,18 @@ TEST(MicroBatchPlans, RangesArePlannedBetweenTheirBounds) {
   }
 }
 
+// With so slow a host the step is little more than its updates and what cannot run beside them.
+TEST(MicroBatchPlans, TheBoundOfRangesIsNearPlansThatWaitForUpdates) {
+  Graph graph = make_gpt(parts);
+  graph.range_begins = {2};
+  Machine machine = with_link(1e12);
+  machine.host_bytes_per_second *= 0.1;
+  const PlanOptions options{.order = MicroBatchOrder::ahead(1)};
+  const Plan plan = made(graph, machine, minimum_bytes(graph, machine, options), options.order);
+  EXPECT_LE(plan.lower_bound_seconds, plan.predicted_step_seconds * (1 + 1e-9));
+  EXPECT_GE(plan.lower_bound_seconds, plan.predicted_step_seconds * 0.75);
+}
+
 // Gradients are whole in the last micro-batch's backward: what the host updates then hides behind nothing but
 // that and the first forwards. Here all updates take as long as all ops.
 TEST(MicroBatchPlans, TheBoundOfAnOrderAheadKnowsThatGradientsComeLate) {
