@@ -35,7 +35,7 @@ struct ClusterAnswer {
 };
 
 struct ClusterLimits {
-  std::uint64_t most_work = 200;  // plans and lower bounds of stages
+  std::uint64_t most_work = 60;  // plans of stages
   std::function<bool(const std::string& doing)> keep_going = [](const std::string&) { return true; };
 };
 

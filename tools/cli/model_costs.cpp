@@ -336,7 +336,6 @@ ModelCosts::Stage& ModelCosts::stage_at(const GridShape& shape, int stage,
 double ModelCosts::bound_seconds(const GridShape& shape, int stage, const std::vector<HalfBlocks>& ranges) {
   Stage& of = stage_at(shape, stage, ranges);
   if (of.bound) return *of.bound;
-  ++work_;
   try {
     const Graph graph = stage_graph(shape, stage, ranges);
     const Node& node = node_of(shape);

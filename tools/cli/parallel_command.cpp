@@ -82,7 +82,7 @@ CLI::App* add_parallel(CLI::App& app, RawParallelOptions& raw) {
   parallel
       ->add_option(
           "--limit", raw.most_work,
-          "combinations (of a model: plans and bounds of stages) after which the search ends with the "
+          "combinations (of a model: plans of stages) after which the search ends with the "
           "best so far")
       ->type_name("N");
   parallel->add_flag("--json", command.json, "answer as JSON");

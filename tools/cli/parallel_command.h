@@ -23,7 +23,7 @@ struct ParallelCommand {
   std::optional<int> devices;   // instead of the file's
   std::optional<Bytes> memory;  // of each device, instead of the file's
   std::optional<ParallelObjective> objective;  // instead of the file's
-  std::optional<std::uint64_t> most_work;      // combinations; for a model, plans and bounds of stages
+  std::optional<std::uint64_t> most_work;      // combinations; for a model, plans of stages
   // For a model: its words, its machine with so many nodes, or a cluster's file.
   ModelWords model{};
   std::string machine{}, cluster_file{};
