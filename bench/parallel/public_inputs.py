@@ -35,19 +35,36 @@ def report(name, published, find):
     print(f"| {name} | {published} | {found if found is not None else 'none'} | {time.monotonic() - begin:.1f} |", flush=True)
 
 
+def report_ratios(name, costs, program):
+    """What one replica of all layers on each device, and stages of one device each, take over the best pipeline."""
+    best = ask(program, costs)
+    parallel = sum(variant["forward_seconds"] + variant["backward_seconds"]
+                   for layer in costs["layers"] for variant in layer["variants"] if variant["parts"] == costs["devices"])
+    layers = [{**layer, "variants": [variant for variant in layer["variants"] if variant["parts"] == 1]} for layer in costs["layers"]]
+    straight = ask(program, {**costs, "layers": layers})
+    print(f"| {name} | {parallel / best:.2f} | {straight / best:.2f} |", flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("data", type=Path)
     parser.add_argument("--program", default="build/release/tools/cli/stowage")
     parser.add_argument("--most-devices", type=int, default=128)
+    parser.add_argument("--ratios", action="store_true", help="only PipeDream's profiles: what simpler pipelines take over the best")
     options = parser.parse_args()
+    profiles = [(f"{row['profile']} on {row['devices']}", row, pipedream.costs(
+        options.data / f"pipedream/{row['profile']}.graph.txt", int(row["devices"])))
+        for row in csv.DictReader((options.data / "pipedream/results.csv").open(encoding="utf-8"))]
+    if options.ratios:
+        print("| profile | data parallel alone over the best | stages of one device over the best |\n|---|---|---|")
+        for name, _, costs in profiles:
+            report_ratios(name, costs, options.program)
+        return
     print("| input | published seconds | found | seconds to find |\n|---|---|---|---|")
     for instance in json.loads((options.data / "galvatron/layers.json").read_text(encoding="utf-8"))["instances"]:
         report(f"Galvatron, {instance['name']}", instance["expected_step_seconds"], lambda: ask(options.program, galvatron.costs(instance)))
-    for row in csv.DictReader((options.data / "pipedream/results.csv").open(encoding="utf-8")):
-        graph = options.data / f"pipedream/{row['profile']}.graph.txt"
-        report(f"PipeDream, {row['profile']} on {row['devices']}", row["largest_stage_seconds"],
-               lambda: ask(options.program, pipedream.costs(graph, int(row["devices"]))))
+    for name, row, costs in profiles:
+        report(f"PipeDream, {name}", row["largest_stage_seconds"], lambda: ask(options.program, costs))
     bert = json.loads((options.data / "piper/bert32a100.json").read_text(encoding="utf-8"))
     for row in csv.DictReader((options.data / "piper/results.csv").open(encoding="utf-8")):
         memory, devices = int(row["memory_gib"]), int(row["devices"])

@@ -211,6 +211,42 @@ TEST_F(ClusterCommandTest, WritesAStepOfTheBestGrid) {
   EXPECT_EQ(passes, 2 * best["stages"].get<std::int64_t>() * best["micro_batches"].get<std::int64_t>());
 }
 
+// A grid of two stages of two ranges: rows of stages, spans of ranges, one line for each range in the text.
+TEST(ClusterAnswerTest, SaysWhichRangesAStageHas) {
+  ClusterQuestion question;
+  question.model = *model_spec({.gpt = "1x64", .heads = "4", .sequence = "16", .batch = "4"}, DataType::bf16);
+  ClusterAnswer answer;
+  answer.half_blocks = {"embedding", "h.0.attention", "h.0.mlp", "head"};
+  answer.tokens = 64;
+  Grid grid;
+  grid.shape = {2, 1, 1, 1, 4, GridOrder::one_f_one_b, 2};
+  grid.cuts = {0, 1, 2, 3, 4};
+  grid.seconds = {9, 10};
+  grid.ways = {1, 1};
+  grid.sends = {0.25};
+  grid.step_seconds = 13;
+  answer.search.grids = {grid};
+  const Json trace = Json::parse(trace_of(answer));
+  std::map<std::string, int> spans;
+  std::vector<std::string> rows;
+  for (const Json& event : trace["traceEvents"]) {
+    if (event["ph"] == "M") rows.push_back(event["args"]["name"]);
+    if (event["ph"] == "X") ++spans[std::string(event["name"])];
+  }
+  EXPECT_THAT(rows, ::testing::ElementsAre("stage 0: embedding, h.0.mlp", "stage 1: h.0.attention, head"));
+  EXPECT_EQ(spans.size(), 2U * 4 * 2 + 1)
+      << "forward and backward, micro-batches, ranges; the rest of a step";
+  for (const auto& [name, count] : spans) EXPECT_EQ(count, 2) << name << " of both stages";
+  EXPECT_EQ(spans.count("backward 3, range 1"), 1U);
+  const std::string text = describe(question, answer);
+  EXPECT_THAT(text,
+              HasSubstr("2 stages of 2 ranges x 1 part x 1 split, 4 micro-batches of 1, breadth-first"));
+  EXPECT_THAT(text, HasSubstr("\n      h.0.mlp\n1     h.0.attention"));
+  const Json json = to_json(question, answer)["grids"][0];
+  EXPECT_EQ(json["ranges"], 2);
+  EXPECT_EQ(json["order"], "breadth_first");
+}
+
 TEST_F(ClusterCommandTest, SaysWhereNothingFits) {
   command_.plans.device_memory = Bytes{629145600} + 4096;  // context and libraries of one device
 
