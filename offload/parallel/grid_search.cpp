@@ -268,8 +268,8 @@ double grid_step_seconds(const GridShape& shape, const std::vector<double>& stag
   for (std::size_t s = 0; s < stages.size(); ++s) longest = std::max(longest, stages[s] - ways[s]);
   const double way =
       std::accumulate(ways.begin(), ways.end(), 0.0) + 2 * std::accumulate(sends.begin(), sends.end(), 0.0);
-  const double in_range =
-      static_cast<double>(shape.micro_batches) * *std::max_element(ways.begin(), ways.end());
+  // Of all micro-batches in a range.
+  const double in_range = (longest + *std::min_element(ways.begin(), ways.end())) / shape.ranges;
   const double wait = std::max(0.0, way + 2 * way_back_seconds(sends) - in_range);
   return longest + way + (shape.ranges - 1) * wait;
 }

@@ -104,7 +104,8 @@ double way_back_seconds(const std::vector<double>& sends);
 // micro-batch in a range, and `sends` for one send to the next stage: the longest of each stage's own seconds
 // with one micro-batch's way through a range of all others, and its sends both ways. Of equal stages these
 // are M - 1 micro-batches in one stage and one in all, as 1F1B and GPipe take. Between two ranges a stage
-// also waits, both ways, if a micro-batch needs longer to come round than all micro-batches need in a range.
+// also waits if a micro-batch needs longer to come round, forward and back, than the slowest stage needs for
+// all of them in a range. Falls with none of the seconds.
 double grid_step_seconds(const GridShape& shape, const std::vector<double>& stages,
                          const std::vector<double>& ways, const std::vector<double>& sends);
 
@@ -113,7 +114,7 @@ struct GridQuestion {
   // A step that others take, for which no grid has to be searched; infinite: none.
   double below = std::numeric_limits<double>::infinity();
   Rung highest = Rung::plans;
-  double close_enough = 0.03;     // the search ends when the next candidate is no further below the best
+  double close_enough = 0.03;    // the search ends when the next candidate is no further below the best
   std::uint64_t most_work = 60;  // plans
   std::function<bool(const std::string& doing)> keep_going = [](const std::string&) { return true; };
 };

@@ -23,7 +23,7 @@ bool is_possible(const Graph& graph, MicroBatchOrder order);
 // that is not possible stands for layer_major.
 void require_possible(const Graph& graph, MicroBatchOrder order);
 // True for the orders that no policy chooses by itself: `ahead` of two forwards or more, or of several
-// ranges. All of their first forwards come before the first backward.
+// ranges. All forwards of earlier ranges, and so many of the last one, come before the first backward.
 inline bool is_far_ahead(const Graph& graph, MicroBatchOrder order) {
   return !order.is_layer_major && (order.forwards != 1 || !graph.range_begins.empty());
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 
 #include "offload/parallel/layer_choice.h"
 #include "offload/parallel/split.h"
@@ -109,11 +110,20 @@ void share_among(int parts, int of, std::vector<HalfBlockSums>& sums) {
       *value *= factor;
 }
 
-// Blocks of a graph that stands for one of more layers: the first, which may make what all read, the last,
-// and one between them.
-constexpr std::int64_t few_layers = 3;
+// Returns the model, or where all layers are alike and more than three, one of three that stands for it: of
+// the first, which may make what all read, the last, and one between them.
+ModelConfig with_few_layers(ModelConfig config) {
+  constexpr std::int64_t few = 3;
+  std::vector<std::int64_t>& windows = config.windows;
+  const bool alike =
+      std::adjacent_find(windows.begin(), windows.end(), std::not_equal_to<>()) == windows.end();
+  if (!alike || config.layers <= few) return config;
+  config.layers = few;
+  if (!windows.empty()) windows.resize(few);
+  return config;
+}
 
-// Where a graph of few_layers blocks has what one of all layers repeats.
+// Where a graph of few blocks has what one of all layers repeats.
 struct RepeatedBlock {
   std::size_t first = 0, last = 0;  // its half-blocks
   std::size_t copies = 0;           // to be inserted behind it
@@ -125,11 +135,10 @@ struct RepeatedBlock {
 
 // The names differ where the graph of few blocks ends.
 RepeatedBlock repeated_block(const std::vector<std::string>& few, const std::vector<std::string>& all,
-                             std::int64_t layers) {
-  if (layers <= few_layers) return {all.size(), all.size(), 0};
+                             std::size_t copies) {
+  if (copies == 0) return {all.size(), all.size(), 0};
   const auto end = static_cast<std::size_t>(
       std::mismatch(few.begin(), few.end(), all.begin(), all.end()).first - few.begin());
-  const auto copies = static_cast<std::size_t>(layers - few_layers);
   const std::size_t block = (all.size() - few.size()) / copies;
   return {end - 2 * block, end - block, copies};
 }
@@ -236,9 +245,9 @@ double ModelCosts::send_seconds(const GridShape& shape, int stage, double bytes)
 }
 
 // Returns the step of one part: of all its micro-batches, and of all half-blocks.
-Graph ModelCosts::rank_graph(const GridShape& shape, const Node& node, std::int64_t most_layers) const {
+Graph ModelCosts::rank_graph(const GridShape& shape, const Node& node, const ModelConfig& config) const {
   ModelSpec spec = question_.model;
-  spec.config.layers = std::min(spec.config.layers, most_layers);
+  spec.config = config;
   spec.config.ranks = shape.parts;
   spec.config.gradient_groups = shape.parts;
   spec.config.micro_batches = shape.micro_batches * shape.parts;
@@ -252,7 +261,7 @@ Graph ModelCosts::rank_graph(const GridShape& shape, const Node& node, std::int6
 
 const Graph& ModelCosts::whole_graph(const GridShape& shape) {
   if (!whole_ || whole_->first != shape)
-    whole_.emplace(shape, rank_graph(shape, node_of(shape), question_.model.config.layers));
+    whole_.emplace(shape, rank_graph(shape, node_of(shape), question_.model.config));
   return whole_->second;
 }
 
@@ -262,7 +271,8 @@ Graph ModelCosts::stage_graph(const GridShape& shape, int stage, const std::vect
   return graph;
 }
 
-// A graph of two parts says what each of any number does, and one of few layers what more of them do.
+// A graph of two parts says what each of any number does, and one of few layers what more of them do, but for
+// the few bytes of the norm's parts.
 const ModelCosts::FewParts& ModelCosts::few_parts_of(const GridShape& shape) {
   const int at_work = std::min(shape.devices(), question_.devices_per_node);
   const int parts = std::min(2, shape.parts);
@@ -273,8 +283,10 @@ const ModelCosts::FewParts& ModelCosts::few_parts_of(const GridShape& shape) {
   one.micro_batches = 1;
   one.parts = few->parts = parts;
   const Node& node = node_of(shape);
-  Graph graph = rank_graph(one, node, few_layers);
-  const RepeatedBlock block = repeated_block(graph.unit_names, names_, question_.model.config.layers);
+  const ModelConfig config = with_few_layers(question_.model.config);
+  Graph graph = rank_graph(one, node, config);
+  const RepeatedBlock block = repeated_block(
+      graph.unit_names, names_, static_cast<std::size_t>(question_.model.config.layers - config.layers));
   for (Op& op : graph.ops) {
     if (!is_collective(op)) continue;
     const std::size_t half_block = graph.half_block_of(op.unit);
@@ -315,7 +327,7 @@ const ModelCosts::Layers& ModelCosts::layers_of(const GridShape& shape) {
 
 const PrefixSums& ModelCosts::sums(const GridShape& shape) { return layers_of(shape).sums; }
 
-// Stages of half-blocks alike, in the same order of micro-batches, have the same plan.
+// Stages of half-blocks alike, in the same order of micro-batches and with links alike, have the same plan.
 ModelCosts::Stage& ModelCosts::stage_at(const GridShape& shape, int stage,
                                         const std::vector<HalfBlocks>& ranges) {
   const Layers& layers = layers_of(shape);
@@ -324,6 +336,8 @@ ModelCosts::Stage& ModelCosts::stage_at(const GridShape& shape, int stage,
                                 shape.micro_batches, shape.stages == 1 ? 0 : shape.ahead(stage),
                                 std::min(shape.devices(), question_.devices_per_node),
                                 question_.nodes > 1 ? stage * width % question_.devices_per_node : 0);
+  // Several ranges also send from the last stage to the first one.
+  if (ranges.size() > 1 && shape.devices() > question_.devices_per_node) key += " over nodes";
   for (const auto& [first, last] : ranges) {
     for (std::uint32_t block = first; block < last; ++block) key += fmt::format(" {}", layers.kind[block]);
     key += ';';

@@ -66,7 +66,7 @@ class ModelCosts final : public GridCosts {
   const FewParts& few_parts_of(const GridShape& shape);
   const Layers& layers_of(const GridShape& shape);
   Stage& stage_at(const GridShape& shape, int stage, const std::vector<HalfBlocks>& ranges);
-  Graph rank_graph(const GridShape& shape, const Node& node, std::int64_t most_layers) const;
+  Graph rank_graph(const GridShape& shape, const Node& node, const ModelConfig& config) const;
   const Graph& whole_graph(const GridShape& shape);
   Graph stage_graph(const GridShape& shape, int stage, const std::vector<HalfBlocks>& ranges);
 

@@ -158,11 +158,12 @@ std::string micro_batches_text(const Graph& graph) {
 }
 
 std::string micro_batches_text(const Graph& graph, MicroBatchOrder order) {
-  const std::string in_words =
+  std::string in_words =
       order.is_layer_major ? "each half-block for all of them"
       : order.forwards == 1
           ? "one after another, forward and backward"
           : fmt::format("{} of them forward, then one backward and one forward in turn", order.forwards);
+  if (!order.is_layer_major && !graph.range_begins.empty()) in_words += ", in the last range";
   return fmt::format("{}, {} ({})", micro_batches_text(graph), in_words, to_string(order));
 }
 

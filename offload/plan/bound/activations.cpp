@@ -43,21 +43,33 @@ class ActivationDecisions {
     const std::map<OpId, const ActivationItem*> largest = largest_items();
     for (const ActivationItem& item : problem_.items) {
       if (!crosses_turn(item)) continue;
-      ShareCost kept, offloaded, rebuilt;
-      // If micro-batches run one after another, only the items of one of them are there at its turn; with
-      // ahead(w), those of w, and those of all in the ranges before the last. So an item counts there with
-      // this part of its bytes, on average over the turns.
-      for (BucketId bucket : item.buckets)
-        rows_.stay(problem_.layout.buckets[bucket].tensors.front().tensor,
-                   problem_.layout.buckets[bucket].bytes, kept,
-                   [&](OpId op) { return op == rows_.turn() && !may_be_operand(item); });
-      for (double& memory : kept.memory) memory /= static_cast<double>(rows_.turns_apart(item.unit));
+      const bool everywhere = rows_.is_at_every_turn(item.unit);
+      ShareCost kept = at_turn(item, everywhere ? 1 : rows_.turns()), offloaded, rebuilt;
       costs_.add_out(item.bytes, rows_.in_front(item.writer) ? offloaded.front : offloaded.back);
       costs_.add_in(item.bytes, offloaded.back);
       costs_.add_host(item.bytes, offloaded);
       if (largest.at(item.writer) == &item) add_rebuilding(item.writer, item.bytes, rebuilt.back);
       decisions_.push_back({{kept, offloaded, rebuilt}, 1});
+      if (!everywhere || rows_.turns() == 1) continue;
+      // It may also leave behind the first turn.
+      ShareCost later = at_turn(item, rows_.turns());
+      costs_.add_out(item.bytes, later.back);
+      costs_.add_in(item.bytes, later.back);
+      costs_.add_host(item.bytes, later);
+      decisions_.back().options.push_back(later);
     }
+  }
+  // Returns the cost of an item that is there at one of so many turns. If micro-batches run one after
+  // another, only the items of one of them are there at its turn; with ahead(w), those of w, and those of all
+  // in the ranges before the last. So an item counts with this part of its bytes, on average over the turns.
+  ShareCost at_turn(const ActivationItem& item, std::uint32_t turns) const {
+    ShareCost cost;
+    for (BucketId bucket : item.buckets)
+      rows_.stay(problem_.layout.buckets[bucket].tensors.front().tensor,
+                 problem_.layout.buckets[bucket].bytes, cost,
+                 [&](OpId op) { return op == rows_.turn() && !may_be_operand(item); });
+    for (double& memory : cost.memory) memory /= static_cast<double>(turns);
+    return cost;
   }
   // Returns, by writer, the largest item that it makes and that crosses the turn.
   std::map<OpId, const ActivationItem*> largest_items() const {

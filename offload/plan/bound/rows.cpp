@@ -20,11 +20,9 @@ bool BoundRows::in_front(OpId op) const {
   return op < turn_ || (op == turn_ && graph_.op(op).phase == Phase::forward);
 }
 
-std::uint32_t BoundRows::turns_apart(std::uint32_t unit) const {
-  const std::uint32_t parts = graph_.micro_batches;
-  if (!is_far()) return parts;
-  const std::uint32_t ahead = problem_.analysis.order.forwards;
-  return graph_.is_in_last_range(unit) ? (parts + ahead - 1) / ahead : 1;
+std::uint32_t BoundRows::turns() const {
+  const std::uint32_t together = is_far() ? problem_.analysis.order.forwards : 1;
+  return (graph_.micro_batches + together - 1) / together;
 }
 
 std::vector<TensorId> BoundRows::groups(std::vector<TensorId> ids) const {

@@ -40,9 +40,10 @@ class BoundRows {
   // Returns whether the problem's order is far ahead. Otherwise the bound holds for layer_major and ahead(1),
   // both.
   bool is_far() const { return is_far_ahead(graph_, problem_.analysis.order); }
-  // Returns how many turns a micro-batch of this unit can be live at: 1 if it is live at all of them. Turns
-  // are counted so that each micro-batch of the last range is live at one of them.
-  std::uint32_t turns_apart(std::uint32_t unit) const;
+  // Returns how many turns a step has, each with other micro-batches of the last range.
+  std::uint32_t turns() const;
+  // Returns whether all micro-batches of the unit are live at every turn, and not at one of them.
+  bool is_at_every_turn(std::uint32_t unit) const { return is_far() && !graph_.is_in_last_range(unit); }
   // Returns whether the op runs before the instant of the turn: the end of the turn's op if that is a forward
   // op, else its begin. With several micro-batches there are many turns, and all forward ops count as before;
   // if the order is far ahead, those of the first forwards and the backward ops before the turn's.

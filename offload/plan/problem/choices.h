@@ -25,8 +25,8 @@ enum class ActivationChoice : std::uint8_t {
 // The choice for a parameter or input bucket: when it is brought in.
 enum class LoadChoice : std::uint8_t {
   each_op,    // loaded for every op that reads it
-  each_unit,  // loaded once for a unit's forward and backward each; layer_major: for all micro-batches; of
-              // several ranges (Graph::range_begins): once for a range's, for all micro-batches
+  each_unit,  // loaded once for a unit's forward and backward each; layer_major: for all micro-batches;
+              // `ahead` of several ranges (Graph::range_begins): once for a range's, for all micro-batches
   held,       // loaded once per step
   in_slices,  // parameters that are cut: stays across steps with the optimizer state of its first slices,
               // which are updated on the device; the host updates the other slices, and they are brought in

@@ -108,7 +108,8 @@ TEST_F(ClusterCommandTest, IsNeverSlowerThanOthersRules) {
         }
       EXPECT_LE(answer["bound_seconds"].get<double>(), best);
       for (const Json& grid : answer["grids"]) {
-        EXPECT_EQ(grid["cuts"].size(), grid["stages"].get<std::size_t>() + 1);
+        EXPECT_EQ(grid["cuts"].size(),
+                  grid["stages"].get<std::size_t>() * grid["ranges"].get<std::size_t>() + 1);
         for (const Json& plan : grid["plans"]) {
           EXPECT_LE(plan["peak_bytes"].get<Bytes>(), *command_.plans.device_memory);
           EXPECT_LE(plan["lower_bound_seconds"].get<double>(), plan["seconds"].get<double>() * (1 + 1e-9));
@@ -174,6 +175,63 @@ TEST_F(ClusterCommandTest, SumsOfManyLayersAreThoseOfAFewAndTheirMiddle) {
   }
 }
 
+ClusterQuestion small_question(const ModelFamily& family, std::int64_t layers) {
+  ClusterQuestion question;
+  question.model = *model_spec(
+      {.gpt = "1x64", .heads = "4", .sequence = "16", .batch = "8", .vocabulary = "96"}, DataType::bf16);
+  question.model.family = &family;
+  question.model.config.layers = layers;
+  question.machine = read_machine("4x-rtx4090", machines_folder());
+  question.devices_per_node = 4;
+  return question;
+}
+
+TEST_F(ClusterCommandTest, SumsOfEachHalfBlockAreThoseOfTheWholeModel) {
+  std::vector<ClusterQuestion> questions;
+  for (const ModelFamily* family : {&gpt_family, &bert_family, &llama_family})
+    questions.push_back(small_question(*family, 6));
+  for (const std::vector<std::int64_t>& windows : {std::vector<std::int64_t>(6, 8), {0, 8, 0, 8, 0, 8}}) {
+    questions.push_back(small_question(llama_family, 6));
+    questions.back().model.config.windows = windows;
+  }
+  for (const ClusterQuestion& question : questions) {
+    ModelCosts costs(question);
+    const GridShape shape{1, 1, 1, 8, 1};
+    Graph graph = build(question.model);
+    set_op_seconds(question.machine, DataType::bf16, *costs.room(shape).machine, graph);
+    const std::vector<HalfBlockSums> whole = half_block_sums(graph, *costs.room(shape).machine);
+    const PrefixSums few = costs.sums(shape);
+    ASSERT_EQ(few.half_blocks(), whole.size());
+    for (std::uint32_t block = 0; block < whole.size(); ++block) {
+      SCOPED_TRACE(costs.name_of(block));
+      const HalfBlockSums of = few.of(block, block + 1);
+      EXPECT_NEAR(of.forward_seconds, whole[block].forward_seconds, 1e-12);
+      EXPECT_NEAR(of.backward_seconds, whole[block].backward_seconds, 1e-12);
+      EXPECT_NEAR(of.host_update_seconds, whole[block].host_update_seconds, 1e-12);
+      EXPECT_NEAR(of.weight_bytes, whole[block].weight_bytes, 0.1);
+      EXPECT_NEAR(of.state_bytes, whole[block].state_bytes, 0.1);
+      EXPECT_EQ(of.sent_bytes, whole[block].sent_bytes);
+    }
+  }
+}
+
+// Of several ranges the last stage sends to the first one, which may be in another node. Here the last stages
+// of a grid in one node and of one in two have half-blocks alike.
+TEST_F(ClusterCommandTest, StagesWhoseLinksDifferHavePlansOfTheirOwn) {
+  ClusterQuestion question = small_question(gpt_family, 7);
+  question.model.config.batch = 32;
+  question.nodes = 4;
+  question.network = {.device_bytes_per_second = 1e6, .node_bytes_per_second = 1e6};
+  const GridShape in_one{4, 1, 1, 1, 32, GridOrder::one_f_one_b, 2};
+  const GridShape in_two{8, 1, 1, 1, 32, GridOrder::one_f_one_b, 2};
+  const std::vector<HalfBlocks> last{{7, 8}, {15, 16}}, as_last{{11, 12}, {15, 16}};
+  ModelCosts alone(question), both(question);
+  const double slow = alone.bound_seconds(in_two, 7, last);
+  const double fast = both.bound_seconds(in_one, 3, as_last);
+  EXPECT_EQ(both.bound_seconds(in_two, 7, last), slow);
+  EXPECT_GT(slow, 2 * fast);
+}
+
 TEST_F(ClusterCommandTest, TakesAClustersFile) {
   command_.machine = "";
   command_.cluster_file =
@@ -208,7 +266,8 @@ TEST_F(ClusterCommandTest, WritesAStepOfTheBestGrid) {
     }
   }
   EXPECT_EQ(rows, best["stages"].get<std::int64_t>());
-  EXPECT_EQ(passes, 2 * best["stages"].get<std::int64_t>() * best["micro_batches"].get<std::int64_t>());
+  EXPECT_EQ(passes, 2 * best["stages"].get<std::int64_t>() * best["ranges"].get<std::int64_t>() *
+                        best["micro_batches"].get<std::int64_t>());
 }
 
 // A grid of two stages of two ranges: rows of stages, spans of ranges, one line for each range in the text.
