@@ -346,8 +346,8 @@ std::string describe(const ClusterQuestion& question, const ClusterAnswer& answe
           ? fmt::format("no grid of these cuts takes less than {}, {:.1f}% less",
                         format_seconds(answer.search.bound), 100 * (1 - 1 / (1 + answer.gap())))
           : "not all grids have sums";
-  lines.add("search", "{} grids by sums, {} plans of stages; {}{}", answer.search.shapes,
-            answer.search.work, bound,
+  lines.add("search", "{} grids by sums, {} plans of stages; {}{}", answer.search.shapes, answer.search.work,
+            bound,
             answer.search.stopped   ? "; stopped"
             : answer.search.limited ? "; ended at --limit"
                                     : "");

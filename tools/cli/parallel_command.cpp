@@ -80,10 +80,9 @@ CLI::App* add_parallel(CLI::App& app, RawParallelOptions& raw) {
   parallel->add_option("--objective", raw.objective, "step or largest-stage, instead of the file's")
       ->type_name("WHAT");
   parallel
-      ->add_option(
-          "--limit", raw.most_work,
-          "combinations (of a model: plans of stages) after which the search ends with the "
-          "best so far")
+      ->add_option("--limit", raw.most_work,
+                   "combinations (of a model: plans of stages) after which the search ends with the "
+                   "best so far")
       ->type_name("N");
   parallel->add_flag("--json", command.json, "answer as JSON");
   parallel->add_option("--trace", command.trace_file, "write one step, as Perfetto opens it")
