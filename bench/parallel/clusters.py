@@ -15,7 +15,7 @@ MODELS = ["6.7b", "13b", "30b"]
 # Machine, nodes, samples of a batch.
 CLUSTERS = [("4x-rtx4090", 1, 8), ("8x-a100-80gb", 1, 16), ("2x-rtx4090", 1, 8), ("8x-h200", 2, 32), ("8x-h200", 4, 64)]
 SEARCHES = {"grid": [], "without offload": ["--policy", "none"]}
-LIMIT = "40"  # plans of stages
+LIMIT = "20"  # plans of stages
 
 
 def commands():

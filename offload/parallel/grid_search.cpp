@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 #include <numeric>
 #include <set>
@@ -163,8 +164,29 @@ class GridSearch {
       else if (grid.rung == Rung::sums)
         bound(std::move(grid));
       else
-        plan(std::move(grid));
+        plan(most_promising(std::move(grid)));
     }
+  }
+  // A grid's stages, parts and split: plans of such grids exceed their bounds by about as much.
+  using Kind = std::array<int, 3>;
+  static Kind kind_of(const Grid& grid) { return {grid.shape.stages, grid.shape.parts, grid.shape.split}; }
+  // Returns the bounded candidate whose bound, times what plans of its kind took over theirs, is least.
+  Grid most_promising(Grid grid) {
+    const auto guess = [&](const Grid& of) {
+      const auto known = over_bound_.find(kind_of(of));
+      return known == over_bound_.end() ? of.step_seconds : of.step_seconds * known->second;
+    };
+    auto best = open_.end();
+    double least = guess(grid);
+    for (auto of = open_.begin(); of != open_.end(); ++of) {
+      if (of->second.rung != Rung::bounds || guess(of->second) >= least) continue;
+      best = of;
+      least = guess(of->second);
+    }
+    if (best == open_.end()) return grid;
+    const double value = grid.step_seconds;
+    open_.emplace(value, std::move(grid));
+    return std::move(open_.extract(best).mapped());
   }
   void bound(Grid grid) {
     if (!go_on(grid, "bounds") || !time(grid, Rung::bounds, best())) return stay(std::move(grid));
@@ -177,8 +199,14 @@ class GridSearch {
     answer_.bound = std::min(answer_.bound, grid.step_seconds);
     Grid planned = grid;
     // Where a stage's plan makes the grid slower than the best, the other stages have their bounds.
-    if (!time(planned, Rung::plans, best())) return stay(std::move(planned));
-    keep(std::move(planned));
+    const bool is_better = time(planned, Rung::plans, best());
+    const double over = planned.step_seconds / grid.step_seconds;
+    double& known = over_bound_.try_emplace(kind_of(grid), over).first->second;
+    known = std::min(known, over);
+    if (is_better)
+      keep(std::move(planned));
+    else
+      stay(std::move(planned));
   }
   void stay(Grid grid) {
     grid.plans.clear();
@@ -234,7 +262,8 @@ class GridSearch {
   GridCosts& costs_;
   const GridQuestion& question_;
   GridSearchAnswer answer_;
-  std::multimap<double, Grid> open_;  // candidates by value
+  std::multimap<double, Grid> open_;   // candidates by value
+  std::map<Kind, double> over_bound_;  // least of a plan's step over its bound
   double best_ = infinite_seconds;
   bool has_all_sums_ = true;
 };

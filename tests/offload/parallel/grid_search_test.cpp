@@ -208,6 +208,41 @@ TEST(GridShape, HasRangesInTurn) {
               ::testing::ElementsAre(HalfBlocks{1, 3}, HalfBlocks{6, 8}));
 }
 
+// All grids of one stage have lower bounds than those of two, and plans far above them.
+class MisleadingCosts final : public GridCosts {
+ public:
+  const PrefixSums& sums(const GridShape& /*shape*/) override { return sums_; }
+  StageRoom room(const GridShape& /*shape*/) override { return {&machine_, unlimited, unlimited}; }
+  double send_seconds(const GridShape& /*shape*/, int /*stage*/, double /*bytes*/) override { return 0; }
+  bool may_plan(const GridShape& /*shape*/) override { return true; }
+  double bound_seconds(const GridShape& shape, int, const std::vector<HalfBlocks>&) override {
+    return shape.stages == 1 ? 1 : 1.1;
+  }
+  std::optional<StagePlan> plan(const GridShape& shape, int, const std::vector<HalfBlocks>&) override {
+    ++work_;
+    StagePlan plan;
+    plan.seconds = shape.stages == 1 ? 5 : 1.2;
+    return plan;
+  }
+  std::uint64_t work() const override { return work_; }
+
+ private:
+  Machine machine_;
+  PrefixSums sums_{std::vector<HalfBlockSums>(4)};
+  std::uint64_t work_ = 0;
+};
+
+// One plan says so, and the search turns to other kinds.
+TEST(GridSearch, LearnsWhichBoundsAreFarFromTheirPlans) {
+  MisleadingCosts costs;
+  GridQuestion question;
+  for (int stages : {1, 2})
+    for (std::int64_t samples = 1; samples <= 16; ++samples)
+      question.shapes.push_back({stages, 1, 1, samples, 1, GridOrder::one_f_one_b});
+  question.most_work = 4;
+  EXPECT_EQ(search_grids(costs, question).grids.front().step_seconds, 1.2);
+}
+
 TEST(GridSearch, EndsWhereItIsAskedTo) {
   std::mt19937_64 random(9);
   DrawnCosts costs(random, 6);
