@@ -158,13 +158,13 @@ GroupHeader read_header(const std::byte* from) {
   return {static_cast<std::uint16_t>(scale), std::to_integer<std::uint8_t>(from[2])};
 }
 
-// A group of an array: its elements, codes and header.
+// A group of an array, which has at least one element: its elements, codes and header.
 struct Place {
   std::int64_t begin, count, codes, code_bytes, header;
 
   Place(CodeBits bits, std::int64_t all, std::int64_t group)
       : begin(group * code_group),
-        count(std::min(code_group, all - begin)),
+        count(std::clamp<std::int64_t>(all - begin, 1, code_group)),
         codes(static_cast<std::int64_t>(stowage::code_bytes(begin, bits))),
         code_bytes(static_cast<std::int64_t>(stowage::code_bytes(count, bits))),
         header(static_cast<std::int64_t>(stowage::code_bytes(all, bits)) + group * code_header_bytes) {}
