@@ -73,16 +73,15 @@ std::optional<GridShape> tensor_first(const ClusterQuestion& question, std::uint
   return GridShape{stages, 1, split, 1, question.model.config.batch, GridOrder::one_f_one_b};
 }
 
-// Times the grid of a rule; only its lower bound if that is no less than `best`, if there is no work left for
-// plans, or if the search was stopped.
+// Times the grid of a rule; only its lower bound if that is no less than `best`, or if the search was
+// stopped. The limit of the search's work does not count here: the answer is never slower than a rule's grid.
 OthersGrid time_others(ModelCosts& costs, std::string name, const GridShape& shape,
                        const std::vector<std::uint32_t>& cuts, const ClusterQuestion& question,
                        const ClusterLimits& limits, double best) {
   OthersGrid others{std::move(name), {}, false};
   for (const Rung rung : {Rung::sums, Rung::bounds, Rung::plans}) {
     if (rung > question.highest) break;
-    const bool goes_on = costs.may_plan(shape) && costs.work() < limits.most_work && !costs.was_cancelled() &&
-                         limits.keep_going(others.name);
+    const bool goes_on = costs.may_plan(shape) && !costs.was_cancelled() && limits.keep_going(others.name);
     if (rung > Rung::sums && !goes_on) break;
     const std::optional<Grid> grid = time_grid(costs, shape, cuts, rung);
     if (rung > Rung::sums && costs.was_cancelled()) break;
