@@ -273,8 +273,8 @@ TYPED_TEST(Codec, HasTheBitsOfPlainCodeAtAnyLength) {
 // Groups whose two best headers differ in the last bits of their errors, so that the order in which squares
 // are added chooses between them.
 TEST(Codec, AddsErrorsInTheOrderOfPlainCode) {
-  for (const std::uint64_t seed : {528525, 2045190, 2228024, 4532249, 5966527, 6145778}) {
-    CodecDraws draws(seed);
+  for (const int seed : {528525, 2045190, 2228024, 4532249, 5966527, 6145778}) {
+    CodecDraws draws(static_cast<std::uint64_t>(seed));
     std::vector<float> values(256);
     for (float& value : values) value = static_cast<float>(draws.gaussian());
     for (const CodeBits bits : both_widths)
