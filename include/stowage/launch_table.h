@@ -125,6 +125,10 @@
 //                                     first_element + i), or u8: then two more operands, f32[blocks of 256
 //                                     elements], are read and written last, the scales of m and of v.
 //                                     Moments of these types and scales are updated in place
+//   encode                          x T[…] -> codes u8[coded_bytes]                     bits = 4 | 8
+//   decode                          codes u8[coded_bytes] -> x T[…]                     bits
+//                                     codes are the coded array of codec.h, of as many bytes as it says for
+//                                     the elements of x. T is not f64
 // L is StepContext::loss_scale: the gradients that cross_entropy_backward and linear_cross_entropy write, and
 // the factors a and b of head_loss_backward, are L times those that are said above.
 // Rotary's rows are H query heads, K key heads and K value heads of D elements, D even and at most 512.
@@ -141,8 +145,8 @@
 // (e / 4, step), word e % 4. An op's element 0 is the batch's element `first_element`, an integer attribute
 // that is 0 where it is not there, so that splitting the batch changes no mask.
 // Attributes `key`, `sequence`, `heads`, `key_heads`, `causal`, `window`, `documents`, `padding_at_end`,
-// `chunk`, `first_row`, `vocabulary`, `transposed`, `rows`, `count`, `original_positions`, `pieces` and
-// `piece` are integers; the others are doubles unless quoted.
+// `chunk`, `first_row`, `vocabulary`, `transposed`, `rows`, `count`, `original_positions`, `pieces`, `piece`
+// and `bits` are integers; the others are doubles unless quoted.
 // The kernels of a pipeline's stages, of which no table here has code:
 //   receive           -> values...: as another stage has sent them in this step
 //   send              values... -> (nothing): to the stages that receive them

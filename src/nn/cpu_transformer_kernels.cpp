@@ -2,6 +2,7 @@
 #include <limits>
 
 #include "kernels/cpu/attention.h"
+#include "kernels/cpu/codec.h"
 #include "kernels/cpu/cross_entropy.h"
 #include "kernels/cpu/elementwise.h"
 #include "kernels/cpu/embedding.h"
@@ -10,6 +11,7 @@
 #include "kernels/cpu/linear_cross_entropy.h"
 #include "kernels/cpu/rotary.h"
 #include "kernels/cpu/swiglu.h"
+#include "src/nn/codec_adapters.h"
 #include "src/nn/cpu_adapter.h"
 #include "src/nn/gated_adapters.h"
 #include "src/nn/head_adapters.h"
@@ -161,6 +163,9 @@ struct CpuKernels {
     return cpu::counted_targets(targets.batch, std::numeric_limits<std::int64_t>::max(), targets.all);
   }
 
+  static void encode(void*, auto... of) { cpu::encode(of...); }
+  static void decode(void*, auto... of) { cpu::decode(of...); }
+
   template <class T>
   static Bytes workspace_bytes(const LinearCrossEntropy<T>& of) {
     if (!of.sums_apart()) return static_cast<Bytes>(of.chunk * of.shape.outputs) * sizeof(T);
@@ -190,6 +195,7 @@ void add_transformer_kernels(LaunchTable& table) {
   nn::GatedAdapters<CpuKernels>::add_to(table);
   nn::RotaryAdapters<CpuKernels>::add_to(table);
   nn::HeadAdapters<CpuKernels>::add_to(table);
+  nn::CodecAdapters<CpuKernels>::add_to(table);
 }
 
 }  // namespace stowage::cpu

@@ -42,6 +42,7 @@ class KernelCall {
     return pointer<T>(arguments_.reads[index]);
   }
   DataType read_type(std::size_t index) const { return arguments_.reads[index].tensor->type; }
+  DataType written_type(std::size_t index) const { return arguments_.writes[index].tensor->type; }
   // Null if the op leaves the operand out.
   template <class T>
   const T* read_if_present(std::size_t index) const {
