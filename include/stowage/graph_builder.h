@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "stowage/codec.h"
 #include "stowage/graph.h"
 #include "stowage/moments.h"
 #include "stowage/tree_sum.h"
@@ -111,6 +112,10 @@ class GraphBuilder {
   void split_batch(std::uint32_t count, std::uint32_t groups = 1, BatchShare share = {});
   MicroBatch micro_batch() const { return micro_batch_; }
 
+  // `finish` and finish_without_update give a step with coded activations (coded_activations.h). Not set:
+  // they stay exact. Throws InvalidInput where the work type is f64.
+  void code_activations(std::optional<CodeBits> bits);
+
   // `begin_unit` opens a new half-block, or the next micro-batch of the previous one (by the same name): all
   // ops until the next call belong to it. A graph without any call is one unit. Names made inside are
   // prefixed "h.3.mlp." while the scope lives, and "micro.1." if the batch is split. Micro-batches must be
@@ -208,6 +213,7 @@ class GraphBuilder {
   Phase phase_ = Phase::forward;
   bool spent_ = false;
   MicroBatch micro_batch_;
+  std::optional<CodeBits> code_bits_;
   std::string half_block_;           // the name of the open unit
   std::vector<BackwardRule> rules_;  // by forward op
   std::vector<bool> turns_;          // by forward op: whether it becomes a backward op

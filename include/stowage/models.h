@@ -66,6 +66,9 @@ struct ModelConfig {
   std::optional<double> attention_dropout{};  // rate on the attention probabilities, likewise
   std::optional<double> residual_dropout{};   // rate on the result of each branch, likewise (GPT-2)
   double epsilon = 1e-5;                      // epsilon of the norms
+  // Bits of the codes in which backward gets large activations (coded_activations.h); not set: they are
+  // exact. The gradients depend on it, and the loss of one step does not.
+  std::optional<CodeBits> code_activations{};
   // Llama and its relatives alone; other families pass these over:
   std::int64_t key_heads = 0;   // heads of keys, and of values, which divide `heads`; 0: as many
   std::int64_t head_width = 0;  // even; 0: width / heads

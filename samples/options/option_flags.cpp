@@ -64,6 +64,13 @@ void add_model(CLI::App& app, Options& options, RawOptions& raw) {
       ->group("Model")
       ->check(quiet(CLI::Range(0.0, 0.99)))
       ->type_name("P");
+  app.add_option(
+         "--code-activations", raw.code_activations,
+         "bits of an element in which large activations are kept for backward: off, they are exact; or "
+         "8 or 4, which give other gradients")
+      ->group("Model")
+      ->check(quiet(CLI::IsMember({"off", "8", "4"})))
+      ->type_name("NAME");
   app.add_option("--type", raw.type,
                  "of weights and activations: f32; or bf16 or fp16, with sums in f32 (f32, or with --init "
                  "the files' type)")

@@ -19,6 +19,7 @@ struct RawOptions {
   std::string prompt, prompt_ids, stop_ids;
   std::string decay = "matrices";
   std::string moments = "f32";
+  std::string code_activations = "off";
   std::string schedule = "cosine";
   std::string export_type;
   std::string evaluate_on = "auto";

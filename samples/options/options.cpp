@@ -13,6 +13,7 @@
 #include "samples/options/initial_sizes.h"
 #include "samples/options/option_flags.h"
 #include "src/base/written_paths.h"
+#include "stowage/coded_activations.h"
 #include "stowage/error.h"
 #include "tools/choices/model_spec.h"
 #include "tools/console/text.h"
@@ -24,6 +25,7 @@ void parse(const RawOptions& raw, Options& options) {
   options.descent = descent_from(raw.schedule).value_or(Descent::cosine);
   options.decayed = raw.decay == "all" ? DecayedParameters::all : DecayedParameters::matrices;
   options.moments = moments_from(raw.moments).value_or(Moments::f32);
+  options.model.code_activations = bits_of_coding(raw.code_activations);
   options.export_type = raw.export_type == "as-read" ? SavedType::as_read
                         : raw.export_type == "bf16"  ? SavedType::bf16
                         : raw.export_type == "f32"   ? SavedType::f32

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "src/device/host_limits.h"
+#include "stowage/coded_activations.h"
 #include "tools/answer/plan_answer.h"
 #include "tools/console/text.h"
 
@@ -28,6 +29,9 @@ void add_model_lines(Lines& lines, const Setup& setup) {
               grouped(setup.options->steps));
   if (setup.graph->micro_batches > 1)
     lines.add("  in", "{}", micro_batches_text(*setup.graph, setup.plan->order));
+  if (const auto bits = setup.options->model.code_activations)
+    lines.add("  codes", "large activations in {} bits an element for backward (--code-activations)",
+              coding_word(bits));
   lines.add("text", "{}", setup.data.text);
   lines.add("device", "{}", setup.device);
   if (setup.options->devices > 1)
@@ -220,6 +224,7 @@ std::string summary(const Setup& setup, const RunStatistics& run) {
     lines.add("  updates", "{} began before the gate, of them {} were taken back and made again",
               grouped(run.speculated_updates()), grouped(run.undone_updates()));
   add_attention_lines(lines, run.attention());
+  if (!run.codes().empty()) lines.add("codes", "{}", run.codes());
   if (setup.options->verify)
     lines.add("verified", "{} replays, each with the bits of its op's first launch",
               grouped(run.verified_replays()));

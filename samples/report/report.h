@@ -76,6 +76,9 @@ class RunStatistics {
   std::uint64_t speculated_updates() const { return speculated_updates_; }
   std::uint64_t undone_updates() const { return undone_updates_; }
   const AttentionUse& attention() const { return attention_; }  // sum over all steps
+  // A text about coded activations; empty if there are none.
+  void set_codes(std::string text) { codes_ = std::move(text); }
+  const std::string& codes() const { return codes_; }
 
  private:
   std::uint64_t steady_steps() const { return steps_ > start_up ? steps_ - start_up : steps_; }
@@ -96,6 +99,7 @@ class RunStatistics {
   std::uint64_t verified_replays_ = 0;
   std::uint64_t clipped_steps_ = 0, overflowed_steps_ = 0, speculated_updates_ = 0, undone_updates_ = 0;
   AttentionUse attention_;
+  std::string codes_;
 };
 
 // The methods that computed attention, "cudnn+own"; empty if none did. Bits depend on them.

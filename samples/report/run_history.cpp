@@ -166,6 +166,7 @@ void RunRecorder::add_logged(std::string_view text) {
     record.best = line.value("best", json(false)) == json(true);
     return add(record);
   }
+  if (line.contains("codes")) return;
   ++before_shown_;
   if (const auto loss = number_in(line, "loss")) loss_.add(number, *loss);
   if (const auto rate = number_in(line, "learning_rate")) rate_.add(number, *rate);
@@ -229,7 +230,8 @@ RunHistory RunRecorder::history(const Setup& setup, const RunStatistics& run) co
     history.groups.push_back(time_group(setup, run));
     history.groups.push_back(bytes_group(setup, run));
   }
-  if (!rows_.empty()) history.tables = {table_of(rows_)};
+  if (!rows_.empty()) history.tables.push_back(table_of(rows_));
+  if (noise_ && !noise_->tensors.empty()) history.tables.push_back(table_of(*noise_));
   history.charts = {
       loss_chart(),
       {.title = "learning rate", .lines = {{.name = "learning rate", .columns = rate_.columns()}}},

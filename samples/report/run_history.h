@@ -47,6 +47,8 @@ class RunRecorder {
   void add_evaluation(const std::string& name, std::uint64_t step, double value);
   // Adds the values whose names end in "loss".
   void add(const EvaluationRecord& record);
+  // Takes the place of the noise that was added before.
+  void add(const CodeNoiseRecord& record) { noise_ = record; }
   // Adds the steps that a resumed run has made before: their number, and what --log has kept of them. Step
   // times are left out: they were those of another plan.
   void add_before(std::uint64_t steps, std::string_view log);
@@ -74,9 +76,10 @@ class RunRecorder {
   ColumnLine seconds_;
   std::vector<Evaluation> evaluations_;  // evaluations by name, in the order of their first value
   EvaluationRecord evaluated_;           // the last evaluation
-  std::optional<std::uint64_t> best_;    // the step with the least loss, with --keep-best
-  std::uint64_t before_ = 0;             // steps that an earlier run made
-  std::uint64_t before_shown_ = 0;       // steps of an earlier run that its log has
+  std::optional<CodeNoiseRecord> noise_;
+  std::optional<std::uint64_t> best_;  // the step with the least loss, with --keep-best
+  std::uint64_t before_ = 0;           // steps that an earlier run made
+  std::uint64_t before_shown_ = 0;     // steps of an earlier run that its log has
   std::vector<RankRow> rows_;
   std::string stopped_;
   std::string failure_;

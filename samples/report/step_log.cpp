@@ -82,7 +82,8 @@ std::string read_log(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// A line's step and kind. An evaluation of step 0 is that of the model that the run began with.
+// A line's step and kind. Evaluations, which the noise of codes is among here, of step 0 are those of the
+// model that the run began with.
 struct Logged {
   std::uint64_t step = 0;
   bool evaluation = false;
@@ -91,7 +92,8 @@ struct Logged {
 std::optional<Logged> logged_json(std::string_view line) {
   constexpr std::string_view begin = R"({"step": )";
   if (!line.starts_with(begin) || !line.ends_with('}')) return {};
-  Logged logged{0, line.find(R"(, "evaluation": {)") != std::string_view::npos};
+  const auto has = [&](std::string_view member) { return line.find(member) != std::string_view::npos; };
+  Logged logged{0, has(R"(, "evaluation": {)") || has(R"(, "codes": {)")};
   const auto [end, error] =
       std::from_chars(line.data() + begin.size(), line.data() + line.size(), logged.step);
   if (error != std::errc()) return {};
@@ -159,6 +161,35 @@ std::string to_json_line(const EvaluationRecord& record) {
   if (record.since_best) fields.emplace_back("since_best", fmt::format("{}", *record.since_best));
   if (record.stops) fields.emplace_back("stops", "true");
   return json_object(fields);
+}
+
+std::string to_json_line(const CodeNoiseRecord& record) {
+  Fields tensors;
+  for (const auto& [name, decibels, error] : record.tensors)
+    tensors.emplace_back(name, json_object({{"decibels", exact(decibels)}, {"largest_error", exact(error)}}));
+  return json_object({{"step", fmt::format("{}", record.steps)},
+                      {"codes", json_object(tensors)},
+                      {"seconds", exact(record.seconds)}});
+}
+
+std::string describe(const CodeNoiseRecord& record) {
+  const auto& all = record.tensors;
+  if (all.empty()) return "none: no activation that backward needs is large enough";
+  const auto [least, most] = std::minmax_element(
+      all.begin(), all.end(), [](const auto& a, const auto& b) { return a.decibels < b.decibels; });
+  const auto worst = std::max_element(
+      all.begin(), all.end(), [](const auto& a, const auto& b) { return a.largest_error < b.largest_error; });
+  return fmt::format("{:.1f} to {:.1f} dB, least {}; largest error {:.3g}, of {}", least->decibels,
+                     most->decibels, least->tensor, worst->largest_error, worst->tensor);
+}
+
+RunTable table_of(const CodeNoiseRecord& record) {
+  RunTable table{.title = fmt::format("Coded activations, behind step {}", record.steps),
+                 .columns = {"tensor", "signal to noise", "largest error"},
+                 .rows = {}};
+  for (const auto& [name, decibels, error] : record.tensors)
+    table.rows.push_back({name, fmt::format("{:.2f} dB", decibels), fmt::format("{:.3g}", error)});
+  return table;
 }
 
 std::string csv_header(const std::vector<std::string>& measures, bool scaled) {

@@ -8,10 +8,12 @@
 #include <vector>
 
 #include "samples/report/rank_rows.h"
+#include "samples/task/code_noise.h"
 #include "samples/task/task.h"
 #include "src/base/output_file.h"
 #include "stowage/cuda_device.h"
 #include "stowage/engine.h"
+#include "stowage/plan_report.h"
 
 namespace stowage::samples {
 
@@ -63,6 +65,18 @@ std::uint64_t kept_bytes_of_csv(std::string_view log, std::uint64_t completed, s
 std::string json_lines_of_csv(std::string_view log, const std::vector<std::string>& measures,
                               bool scaled = false);
 
+// What coded activations have lost of the exact ones, as of the weights after `steps` steps.
+struct CodeNoiseRecord {
+  std::uint64_t steps = 0;
+  std::vector<CodeNoise> tensors;
+  double seconds = 0;
+};
+// {"step": N, "codes": {tensor: {"decibels": X, "largest_error": Y}, …}, "seconds": Z}
+std::string to_json_line(const CodeNoiseRecord& record);
+// A text such as "43.1 to 45.6 dB, least h.0.attn.c_attn; largest error 0.031, of h.3.mlp.c_fc.pre".
+std::string describe(const CodeNoiseRecord& record);
+RunTable table_of(const CodeNoiseRecord& record);
+
 class StepLog {
  public:
   // Checks that the file can be written, and changes nothing yet. Empty path: logs nothing.
@@ -77,6 +91,10 @@ class StepLog {
   }
   void write(const EvaluationRecord& record) {
     write_line(csv_ ? to_csv_line(record, scaled_) : to_json_line(record));
+  }
+  // CSV has no such rows. Like an evaluation's, they come behind their step, or before the first.
+  void write(const CodeNoiseRecord& record) {
+    if (!csv_) write_line(to_json_line(record));
   }
   // Writes a row behind all steps of a run on several devices; CSV has no such rows. A resumed run drops them
   // from its log.

@@ -19,6 +19,7 @@
 #include "src/checkpoint/state_json.h"
 #include "src/graph/finite.h"
 #include "src/model_files/files.h"
+#include "stowage/coded_activations.h"
 #include "stowage/error.h"
 #include "tools/choices/model_spec.h"
 
@@ -30,6 +31,7 @@ constexpr const char* head_tokens_field = "model.head_tokens";
 constexpr const char* first_head_tokens = "2048";         // value of checkpoints without this field
 constexpr const char* method_field = "device.attention";  // absent in runs without a card
 constexpr const char* groups_field = "model.gradient_groups";
+constexpr const char* codes_field = "model.code_activations";
 
 // A field that a resumed run may change; all but --steps only if the flag is given, so that a forgotten flag
 // does not count as a change.
@@ -57,6 +59,7 @@ const std::map<std::string, std::string>& unsaid() {
   static const std::map<std::string, std::string> fields = {
       {head_tokens_field, first_head_tokens},
       {groups_field, "1"},
+      {codes_field, "off"},
       {moments_field, std::string(to_string(Moments::f32))}};
   return fields;
 }
@@ -111,6 +114,7 @@ std::map<std::string, std::string> configuration_of(const Options& options,
       {steps_field, exact(options.steps)},
       {"training.seed", exact(options.seed)}};
   if (model.gradient_groups != 1) result[groups_field] = exact(model.gradient_groups);
+  if (model.code_activations) result[codes_field] = coding_word(model.code_activations);
   if (optimizer.moments != Moments::f32) result[moments_field] = to_string(optimizer.moments);
   result.merge(family_fields(model));
   result.insert(task.begin(), task.end());

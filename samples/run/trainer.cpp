@@ -169,6 +169,7 @@ void Trainer::run(StepLog& log) {
 
 void Trainer::make_steps(StepLog& log, Progress& progress) {
   share_patience();
+  if (engine_.completed_steps() < options_.steps) measure_codes(log, progress);
   while (engine_.completed_steps() < options_.steps && !out_of_patience_ && !job_.stops()) {
     const StepRecord record = make_step(engine_.completed_steps());
     if (record.attention) {
@@ -220,6 +221,25 @@ void Trainer::evaluate(StepLog& log, Progress& progress) {
   engine_.drain();  // time of running steps must not count as the evaluation's
   engine_.on_first([&] { evaluate_here(log, progress); });
   share_patience();
+  if (!trains_nothing_) measure_codes(log, progress);
+}
+
+// Compares coded activations with exact ones for the weights of now and the next step's first sample.
+void Trainer::measure_codes(StepLog& log, Progress& progress) {
+  if (!options_.model.code_activations) return;
+  engine_.drain();
+  engine_.on_first([&] {
+    Laps laps;
+    CodeNoiseRecord record{engine_.completed_steps(),
+                           code_noise(model_.graph, options_, task_.inputs(engine_.completed_steps()),
+                                      reader_of(model_.graph, engine_)),
+                           0};
+    record.seconds = laps.lap();
+    write_log([&] { log.write(record); });
+    recorder_.add(record);
+    statistics_.set_codes(fmt::format("{}, behind step {}", describe(record), record.steps));
+    print(fmt::format("{}codes         {}\n", progress.finish(), describe(record)));
+  });
 }
 
 // The leader alone evaluates and counts. All ranks come here behind the same steps.

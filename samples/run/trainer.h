@@ -85,6 +85,7 @@ class Trainer {
   void evaluate(StepLog& log, Progress& progress);
   void share_patience();
   void evaluate_here(StepLog& log, Progress& progress);
+  void measure_codes(StepLog& log, Progress& progress);
 
   const Setup& setup_;
   const Options& options_;

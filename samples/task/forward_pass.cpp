@@ -106,7 +106,7 @@ void ForwardPass::run(const Op& op, std::vector<std::vector<std::byte>>& values,
 }
 
 std::vector<std::vector<std::byte>> ForwardPass::run(const std::vector<std::span<const std::int32_t>>& inputs,
-                                                     const ReadParameter& read) const {
+                                                     const ReadParameter& read, const Watch& watch) const {
   std::vector<std::vector<std::byte>> values(part_.graph.tensors.size());
   for (std::size_t i = 0; i < inputs_; ++i) {
     const auto bytes = std::as_bytes(inputs[i]);
@@ -115,6 +115,8 @@ std::vector<std::vector<std::byte>> ForwardPass::run(const std::vector<std::span
   for (OpId id = 0; id < part_.graph.ops.size(); ++id) {
     const Op& op = part_.graph.op(id);
     run(op, values, read);
+    if (watch)
+      for (const TensorId tensor : op.writes) watch(part_.graph.tensor(tensor), values[tensor]);
     for (const auto* touched : {&op.reads, &op.writes}) {
       for (const TensorId tensor : *touched) {
         if (last_[tensor] == id) values[tensor] = {};
@@ -151,7 +153,7 @@ Score score(std::span<const float> logits, std::int64_t vocabulary, std::span<co
   return sum;
 }
 
-std::span<const float> floats_of(const std::vector<std::byte>& bytes) {
+std::span<const float> floats_of(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const float*>(bytes.data()), bytes.size() / sizeof(float)};
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -34,9 +35,13 @@ class ForwardPass {
   // `inputs` and `outputs` are tensors of `graph`, which may go on behind them.
   ForwardPass(const Graph& graph, const std::vector<TensorId>& inputs, const std::vector<TensorId>& outputs);
 
-  // Takes the values of the inputs, in their order. Returns the values of the outputs.
+  // Sees a tensor that an op has written.
+  using Watch = std::function<void(const Tensor& tensor, std::span<const std::byte> value)>;
+
+  // Takes the values of the inputs, in their order. Returns the values of the outputs. Calls `watch`, if it
+  // is given, for each result of each op.
   std::vector<std::vector<std::byte>> run(const std::vector<std::span<const std::int32_t>>& inputs,
-                                          const ReadParameter& read) const;
+                                          const ReadParameter& read, const Watch& watch = {}) const;
 
  private:
   void run(const Op& op, std::vector<std::vector<std::byte>>& values, const ReadParameter& read) const;
@@ -60,6 +65,6 @@ struct Score {
 Score score(std::span<const float> logits, std::int64_t vocabulary, std::span<const std::int32_t> targets);
 
 // Returns bytes as the f32 values that they are.
-std::span<const float> floats_of(const std::vector<std::byte>& bytes);
+std::span<const float> floats_of(std::span<const std::byte> bytes);
 
 }  // namespace stowage::samples

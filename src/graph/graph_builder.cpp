@@ -68,6 +68,13 @@ void GraphBuilder::split_batch(std::uint32_t count, std::uint32_t groups, BatchS
   loss_ = TreeSum<Value>(count, groups);
 }
 
+void GraphBuilder::code_activations(std::optional<CodeBits> bits) {
+  require_open("code_activations");
+  if (bits && work_ == DataType::f64)
+    throw InvalidInput("GraphBuilder: activations of f64 are not coded; use f32, bf16 or f16");
+  code_bits_ = bits;
+}
+
 void GraphBuilder::begin_unit(std::string name, std::uint32_t micro_batch) {
   require_open(name);
   require_unit_used();

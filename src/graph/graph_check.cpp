@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include "src/base/printable.h"
+#include "src/graph/codec_check.h"
 #include "src/graph/shape.h"
 #include "stowage/error.h"
 #include "stowage/graph.h"
@@ -34,6 +35,7 @@ class Checker {
     check_producers();
     for (OpId id = 0; id < graph_.ops.size(); ++id) check_aliases(id);
     check_results();
+    if (const std::string fault = fault_of_codes(graph_); !fault.empty()) fail("{}", fault);
   }
 
  private:

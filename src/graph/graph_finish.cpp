@@ -5,6 +5,7 @@
 
 #include "src/graph/share_state.h"
 #include "src/graph/update_ops.h"
+#include "stowage/coded_activations.h"
 #include "stowage/error.h"
 #include "stowage/graph_builder.h"
 
@@ -57,6 +58,7 @@ void GraphBuilder::backward(Value loss) {
       graph_.tensors[gradient.id].kind = TensorKind::gradient;  // also a gradient that was passed through
     }
   }
+  if (code_bits_) graph_ = with_coded_activations(graph_, *code_bits_);
 }
 
 std::uint32_t GraphBuilder::half_blocks() const {

@@ -150,7 +150,7 @@ BuiltModel inputs(GraphBuilder& builder, const ModelConfig& config) {
 BuiltModel bert(GraphBuilder& builder, const ModelConfig& config) {
   require_valid(bert_family.name, config);
   const Encoder encoder{builder, config};
-  split_batch(builder, config);
+  set_up(builder, config);
   const std::uint32_t parts = builder.micro_batch().count;
   BuiltModel model = inputs(builder, config);
   Value table = encoder.weight("bert.embeddings.word_embeddings", rows_of_vocabulary(config), config.width);

@@ -83,7 +83,7 @@ struct Layers {
 BuiltModel gpt(GraphBuilder& builder, const ModelConfig& config) {
   require_valid(gpt_family.name, config);
   const Layers layers{builder, config};
-  split_batch(builder, config);
+  set_up(builder, config);
   const std::uint32_t parts = builder.micro_batch().count;
   BuiltModel model;
   model.tokens = builder.input("tokens", {config.batch * config.sequence});

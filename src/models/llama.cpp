@@ -169,7 +169,7 @@ BuiltModel inputs_of_llama(GraphBuilder& builder, const ModelConfig& config) {
 
 BuiltModel llama(GraphBuilder& builder, const ModelConfig& config) {
   require_valid("llama", config);
-  split_batch(builder, config);
+  set_up(builder, config);
   const std::uint32_t parts = builder.micro_batch().count;
   BuiltModel model = inputs_of_llama(builder, config);
   const LlamaLayers layers{builder, config, model};

@@ -153,11 +153,12 @@ std::int64_t head_tokens(const ModelConfig& config, DataType type) {
   return config.head_tokens.value_or(default_head_tokens(type, config.width, tokens));
 }
 
-void split_batch(GraphBuilder& builder, const ModelConfig& config) {
+void set_up(GraphBuilder& builder, const ModelConfig& config) {
   const auto number = [](std::int64_t value) { return static_cast<std::uint32_t>(value); };
   builder.split_batch(number(config.micro_batches / config.ranks),
                       number(config.gradient_groups / config.ranks),
                       {number(config.rank), number(config.ranks)});
+  if (config.code_activations) builder.code_activations(config.code_activations);
 }
 
 std::int64_t heads_of_keys(const ModelConfig& config) {

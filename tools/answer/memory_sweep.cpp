@@ -32,7 +32,7 @@ std::vector<SweepRow> sweep_memory(PlanQuestion question, std::size_t count, con
   for (const Bytes budget : budgets) {
     progress(fmt::format("budget {} of {}", rows.size() + 1, budgets.size()));
     question.budget.device = budget;
-    rows.push_back({0, 0, answer(question, planner)});
+    rows.push_back({0, 0, {}, answer(question, planner)});
   }
   return rows;
 }

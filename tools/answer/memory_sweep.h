@@ -12,6 +12,7 @@ namespace stowage {
 struct SweepRow {
   std::int64_t batch = 0;    // batch size, in a sweep over batches
   std::int64_t devices = 0;  // number of devices, in a sweep over devices
+  std::string codes{};       // word of --code-activations, in a sweep over these
   PlanAnswer answer;
 };
 

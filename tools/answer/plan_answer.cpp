@@ -2,6 +2,7 @@
 
 #include <string_view>
 
+#include "stowage/coded_activations.h"
 #include "stowage/error.h"
 
 namespace stowage {
@@ -58,6 +59,10 @@ void add_question(Lines& lines, const PlanQuestion& question, const PlanAnswer& 
     lines.add("model", "{}: {} parameters, {}", describe(*question.model), parameters, type);
     lines.add("batch", "{} samples of {} tokens: {} tokens", question.model->config.batch,
               question.model->config.sequence, grouped(answer.tokens));
+    if (const auto bits = question.model->config.code_activations)
+      lines.add("  codes",
+                "large activations in {} bits an element for backward, which gives other gradients",
+                coding_word(bits));
   } else {
     const std::string of_them = answer.trained == answer.parameters
                                     ? ""
@@ -280,6 +285,9 @@ Json to_json(const PlanAnswer& answer) {
   json["stall_seconds"] = where_it_fits(answer.stall_seconds);
   json["half_clipped_seconds"] = where_it_fits(answer.half_clipped_seconds);
   json["clipped_seconds"] = where_it_fits(answer.clipped_seconds);
+  json["activations_kept"] = where_it_fits(answer.where.kept.count);
+  json["activations_recomputed"] = where_it_fits(answer.where.recomputed.count);
+  json["activations_offloaded"] = where_it_fits(answer.where.offloaded.count);
   json["host_updates"] = where_it_fits(answer.where.host_updates);
   json["speculated_updates"] = where_it_fits(answer.where.speculated.count);
   json["undo_bytes"] = where_it_fits(answer.where.speculated.bytes);
@@ -320,6 +328,7 @@ Json to_json(const PlanQuestion& question, const PlanAnswer& answer) {
                      {"micro_batches", model.micro_batches},
                      {"gradient_groups", model.gradient_groups},
                      {"type", to_string(question.model->type)}};
+    if (model.code_activations) json["model"]["code_activations"] = coding_word(model.code_activations);
   }
   if (!question.machine.empty()) json["machine"] = question.machine;
   return json;

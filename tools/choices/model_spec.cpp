@@ -9,6 +9,7 @@
 #include <iterator>
 #include <utility>
 
+#include "stowage/coded_activations.h"
 #include "stowage/error.h"
 #include "stowage/model_files.h"
 #include "stowage/models.h"
@@ -70,6 +71,12 @@ DataType parse_type(const std::string& text, DataType otherwise) {
   if (text == "bf16") return DataType::bf16;
   if (text == "fp16") return DataType::f16;
   throw InvalidInput(fmt::format("--type: \"{}\" is no work type; give f32, bf16 or fp16", text));
+}
+
+std::optional<CodeBits> parse_coding(const std::string& text) {
+  if (is_coding_word(text)) return bits_of_coding(text);
+  throw InvalidInput(
+      fmt::format("--code-activations: \"{}\" are no codes of activations; give off, 8 or 4", text));
 }
 
 Moments parse_moments(const std::string& text) {
@@ -140,6 +147,7 @@ ModelSpec complete(const ModelFamily& family, const ModelConfig& model, const Mo
                                   default_micro_batches(family, config.batch, config.gradient_groups));
   spec.clips = words.clips;
   if (!words.moments.empty()) spec.moments = parse_moments(words.moments);
+  if (!words.code_activations.empty()) config.code_activations = parse_coding(words.code_activations);
   require_heads(config);
   require_parts(config);
   require_divisible(config);
@@ -189,7 +197,7 @@ ModelSpec named_spec(const ModelWords& words, DataType type) {
 }
 
 void refuse_strays(const ModelWords& words) {
-  for (const auto& [option, text] : std::array<std::pair<const char*, const std::string*>, 11>{
+  for (const auto& [option, text] : std::array<std::pair<const char*, const std::string*>, 12>{
            {{"--heads", &words.heads},
             {"--sequence", &words.sequence},
             {"--batch", &words.batch},
@@ -200,6 +208,7 @@ void refuse_strays(const ModelWords& words) {
             {"--head-chunk", &words.head_chunk},
             {"--table-rows", &words.table_rows},
             {"--moments", &words.moments},
+            {"--code-activations", &words.code_activations},
             {"--devices", &words.devices}}}) {
     if (!text->empty())
       throw InvalidInput(fmt::format(

@@ -167,6 +167,7 @@ void require_costs_alone(const ParallelCommand& command) {
                                      {"--head-chunk", &words.head_chunk},
                                      {"--table-rows", &words.table_rows},
                                      {"--moments", &words.moments},
+                                     {"--code-activations", &words.code_activations},
                                      {"--type", &words.type}})
     if (!word->empty()) refuse(option);
   if (command.plans.device_memory || command.plans.host_memory)

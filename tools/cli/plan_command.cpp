@@ -94,6 +94,9 @@ bool names_a_model(const ModelWords& words) {
   return !words.gpt.empty() || !words.bert.empty() || !words.model.empty();
 }
 
+// Returns whether the words ask for every kind of codes of activations, and not for one.
+bool asks_for_all_codes(const PlanCommand& command) { return command.model.code_activations == "auto"; }
+
 void require_one_subject(const PlanCommand& command) {
   const int subjects = (command.graph_file.empty() ? 0 : 1) + (command.model.gpt.empty() ? 0 : 1) +
                        (command.model.bert.empty() ? 0 : 1) + (command.model.model.empty() ? 0 : 1) +
@@ -111,11 +114,16 @@ void require_one_subject(const PlanCommand& command) {
     throw InvalidInput(fmt::format(
         "--micro-batches auto: {0} asks about one number of micro-batches; give a number, or leave out {0}",
         sweeps ? "--sweep" : "--max-model"));
-  if (!sweeps) return;
-  if (command.max_model) throw InvalidInput("--sweep and --max-model are two questions; ask one of them");
+  const bool all_codes = asks_for_all_codes(command);
+  if (!sweeps && !all_codes) return;
+  const char* const several = all_codes ? "--code-activations auto" : "--sweep";
+  for (const auto& [asks, other] : {std::pair{command.max_model, "--max-model"},
+                                    {sweeps && all_codes, "--sweep"},
+                                    {asks_for_micro_batches(command.model), "--micro-batches auto"}})
+    if (asks) throw InvalidInput(fmt::format("{} and {} are two questions; ask one of them", several, other));
   if (!command.plan_file.empty() || !command.report_file.empty())
-    throw InvalidInput(fmt::format("{}: a sweep has many plans; leave it out, or leave out --sweep",
-                                   command.plan_file.empty() ? "--report" : "--plan-json"));
+    throw InvalidInput(fmt::format("{}: {} has several plans; leave one of them out",
+                                   command.plan_file.empty() ? "--report" : "--plan-json", several));
 }
 
 Machine rates_for(const PlanCommand& command, const Source& source, DataType type, std::int64_t devices) {
@@ -190,14 +198,22 @@ std::vector<SweepRow> rows_of(const Sweep& sweep, const PlanCommand& command, co
   return sweep_devices(std::move(question), command.model, sweep.devices, command.progress);
 }
 
-int sweep(const PlanCommand& command, const Source& source, std::string& output) {
-  const Sweep sweep = parse_sweep(command.sweep);
-  require_askable(command, sweep.over);
-  const std::vector<SweepRow> rows = rows_of(sweep, command, source);
+int write_rows(const PlanCommand& command, const std::vector<SweepRow>& rows, std::string& output) {
   output += command.json ? line(to_json(rows)) : describe(rows);
   const bool some =
       std::any_of(rows.begin(), rows.end(), [](const auto& row) { return row.answer.feasible; });
   return some ? 0 : 2;
+}
+
+int sweep(const PlanCommand& command, const Source& source, std::string& output) {
+  const Sweep sweep = parse_sweep(command.sweep);
+  require_askable(command, sweep.over);
+  return write_rows(command, rows_of(sweep, command, source), output);
+}
+
+int answer_all_codes(PlanCommand command, const Source& source, std::string& output) {
+  command.model.code_activations.clear();
+  return write_rows(command, sweep_codes(question_of(command, source), command.progress), output);
 }
 
 // Lines behind the ordinary answer.
@@ -337,6 +353,7 @@ int run_plan_command(const PlanCommand& command, std::string& output) {
   PlanFiles files(command);
   const Source source = source_of(command);
   if (!command.sweep.empty()) return sweep(command, source, output);
+  if (asks_for_all_codes(command)) return answer_all_codes(command, source, output);
   if (asks_for_micro_batches(command.model)) return answer_micro_batches(command, source, files, output);
   return command.max_model ? largest_model(command, source, files, output)
                            : answer_budget(command, source, files, output);

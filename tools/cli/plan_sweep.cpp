@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "stowage/coded_activations.h"
 #include "stowage/error.h"
 #include "tools/console/text.h"
 
@@ -38,9 +39,10 @@ PlanAnswer answer_for_batch(PlanQuestion& question, std::int64_t batch) {
 
 void add_row(Lines& lines, const SweepRow& row) {
   const PlanAnswer& a = row.answer;
-  const std::string first = row.batch > 0     ? std::to_string(row.batch)
-                            : row.devices > 0 ? std::to_string(row.devices)
-                                              : format_bytes(a.budget.device);
+  const std::string first = row.batch > 0        ? std::to_string(row.batch)
+                            : row.devices > 0    ? std::to_string(row.devices)
+                            : !row.codes.empty() ? row.codes
+                                                 : format_bytes(a.budget.device);
   if (!a.feasible) {
     lines.add(first, "does not fit: {}", refusal(a));
     return;
@@ -120,7 +122,7 @@ std::vector<SweepRow> sweep_batch(PlanQuestion question, const std::vector<std::
   if (!batches.empty()) {
     for (const std::int64_t batch : batches) {
       progress(fmt::format("batch {}, {} of {}", batch, rows.size() + 1, batches.size()));
-      rows.push_back({batch, 0, answer_for_batch(question, batch)});
+      rows.push_back({batch, 0, {}, answer_for_batch(question, batch)});
     }
     return rows;
   }
@@ -130,7 +132,7 @@ std::vector<SweepRow> sweep_batch(PlanQuestion question, const std::vector<std::
         "with --machine, or the batches, such as --sweep batch=1,2,4");
   for (std::int64_t batch = question.model->config.micro_batches; batch <= largest_batch; batch *= 2) {
     progress(fmt::format("batch {}", batch));
-    rows.push_back({batch, 0, answer_for_batch(question, batch)});
+    rows.push_back({batch, 0, {}, answer_for_batch(question, batch)});
     if (!rows.back().answer.feasible) break;
   }
   return rows;
@@ -160,7 +162,22 @@ std::vector<SweepRow> sweep_devices(PlanQuestion question, const ModelWords& wor
   for (PlanQuestion& each : asked) {
     progress(fmt::format("{} devices, {} of {}", each.devices(), rows.size() + 1, asked.size()));
     each.take(build(*each.model));
-    rows.push_back({0, each.devices(), answer(each)});
+    rows.push_back({0, each.devices(), {}, answer(each)});
+  }
+  return rows;
+}
+
+std::vector<SweepRow> sweep_codes(PlanQuestion question, const Progress& progress) {
+  if (!question.model)
+    throw InvalidInput(
+        "--code-activations auto: a saved graph has its own; leave it out, or name a model with --model, "
+        "--gpt or --bert");
+  std::vector<SweepRow> rows;
+  for (const char* word : {"off", "8", "4"}) {
+    progress(fmt::format("activations' codes {}, {} of 3", word, rows.size() + 1));
+    question.model->config.code_activations = bits_of_coding(word);
+    question.take(build(*question.model));
+    rows.push_back({0, 0, word, answer(question)});
   }
   return rows;
 }
@@ -169,8 +186,10 @@ std::string describe(const std::vector<SweepRow>& rows) {
   Lines lines;
   const bool batches = !rows.empty() && rows.front().batch > 0;
   const bool devices = !rows.empty() && rows.front().devices > 0;
+  const bool codes = !rows.empty() && !rows.front().codes.empty();
   lines.add(batches   ? "batch"
             : devices ? "devices"
+            : codes   ? "codes"
                       : "budget",
             "{:>11} {:>11} {:>11} {:>11} {}{:>11} {:>11} {:>8} {:>8} {:>12}", "peak", "host", "in", "out",
             devices ? fmt::format("{:>11} ", "from others") : "", "step", "bound", "gap", "bound by",
@@ -185,6 +204,7 @@ nlohmann::ordered_json to_json(const std::vector<SweepRow>& rows) {
   for (const SweepRow& row : rows) {
     nlohmann::ordered_json object;
     if (row.batch > 0) object["batch"] = row.batch;
+    if (!row.codes.empty()) object["code_activations"] = row.codes;
     object.update(to_json(row.answer));
     array.push_back(std::move(object));
   }

@@ -34,6 +34,10 @@ std::vector<SweepRow> sweep_batch(PlanQuestion question, const std::vector<std::
 std::vector<SweepRow> sweep_devices(PlanQuestion question, const ModelWords& words,
                                     std::vector<std::int64_t> devices, const Progress& progress);
 
+// `stowage plan --code-activations auto`: a row for activations that are exact, in 8 and in 4 bits. Throws
+// InvalidInput for a question without a model.
+std::vector<SweepRow> sweep_codes(PlanQuestion question, const Progress& progress);
+
 std::string describe(const std::vector<SweepRow>& rows);
 nlohmann::ordered_json to_json(const std::vector<SweepRow>& rows);  // returns an array
 

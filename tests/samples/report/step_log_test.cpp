@@ -151,6 +151,22 @@ TEST(StepLog, HasARowOfEachRankAtItsEnd) {
   EXPECT_EQ(contents_of(folder.file("log.csv")), csv_header({}) + '\n');
 }
 
+// A log that goes on keeps it behind its step; a table has none.
+TEST(StepLog, HasTheNoiseOfCodes) {
+  const TemporaryFolder folder;
+  const CodeNoiseRecord before{0, {{"a", 44.5, 0.25}, {"b.c", 20, 1}}, 0.5}, behind{8, {{"a", 1, 2}}, 3};
+  EXPECT_EQ(to_json_line(before), R"({"step": 0, "codes": {"a": {"decibels": 44.5, "largest_error": 0.25}, )"
+                                  R"("b.c": {"decibels": 20, "largest_error": 1}}, "seconds": 0.5})");
+  const std::string text =
+      to_json_line(before) + '\n' + to_json_line(awkward()) + '\n' + to_json_line(behind) + '\n';
+  EXPECT_EQ(kept_bytes(text, 8), text.size());
+  EXPECT_EQ(kept_bytes(text, 7), to_json_line(before).size() + 1);
+  StepLog table(folder.file("log.csv"));
+  table.start();
+  table.write(before);
+  EXPECT_EQ(contents_of(folder.file("log.csv")), csv_header({}) + '\n');
+}
+
 TEST(JsonLine, OfAnEvaluation) {
   EvaluationRecord record{7, {"for people", {{"loss", 0.1}, {"perplexity", 1.5}}}, 0.25};
   const std::string begin = R"({"step": 7, "evaluation": {"loss": 0.1, "perplexity": 1.5}, "seconds": 0.25)";

@@ -62,9 +62,11 @@ TEST(Checkpoints, WhatChangesTheBitsIsInTheConfiguration) {
   EXPECT_TRUE(changes([](Options& options) { options.epsilon = 1e-9; }));
   EXPECT_TRUE(changes([](Options& options) { options.clip = 0; }));
   EXPECT_TRUE(changes([](Options& options) { options.moments = Moments::bf16; }));
+  EXPECT_TRUE(changes([](Options& options) { options.model.code_activations = CodeBits::eight; }));
   EXPECT_TRUE(changes([](Options& options) { options.seed++; }));
-  // Checkpoints from before there were gradient groups, or other moments than f32, say nothing of them.
+  // Checkpoints from before there were gradient groups, other moments than f32 or codes, say nothing of them.
   EXPECT_FALSE(as_it_is.contains("model.gradient_groups"));
+  EXPECT_FALSE(as_it_is.contains("model.code_activations"));
   EXPECT_FALSE(as_it_is.contains("optimizer.moments"));
   // And what does not is not.
   EXPECT_FALSE(changes([](Options& options) {

@@ -206,6 +206,8 @@ TEST(ModelSpec, RefusesBadNumbersByTheirOption) {
   expect_refused({.gpt = size, .vocabulary = "99999999999"}, "--vocabulary: \"99999999999\"");
   expect_refused({.gpt = size, .moments = "4bit"}, "--moments: \"4bit\" is no type of moments");
   expect_refused({.moments = "8bit"}, "--moments 8bit: a saved graph has its own");
+  expect_refused({.gpt = size, .code_activations = "5"}, "--code-activations: \"5\" are no codes");
+  expect_refused({.code_activations = "8"}, "--code-activations 8: a saved graph has its own");
   expect_refused({.gpt = size, .type = "f64"}, "--type: \"f64\" is no work type; give f32, bf16 or fp16");
   const auto largest =
       model_spec({.gpt = "1024x1048576", .sequence = "16777216", .batch = "16777216"}, DataType::f32);

@@ -115,7 +115,7 @@ TEST_F(PlanCommandTest, WritesAPageOfThePlanBesideWhatOtherBudgetsGive) {
   EXPECT_THAT(page, HasSubstr(std::to_string(minimum_bytes(graph_, command_.rates))));  // of the curve
   command_.sweep = "memory";
   command_.device_memory.reset();
-  expect_refused("--report: a sweep has many plans");
+  expect_refused("--report: --sweep has several plans");
 }
 
 TEST_F(PlanCommandTest, PlansATraceByItsMeasuredTimes) {
@@ -458,6 +458,47 @@ TEST_F(PlanCommandTest, OneThingIsPlanned) {
   expect_refused("--batch 2: a saved graph has its own");
 }
 
+TEST_F(PlanCommandTest, AnswersForAllCodesOfActivationsSideBySide) {
+  command_.graph_file.clear();
+  command_.model = {.gpt = "2x64", .sequence = "256", .batch = "2", .vocabulary = "96"};
+  command_.model.code_activations = "auto";
+  command_.json = true;
+  EXPECT_EQ(run(), 0);
+  const auto rows = nlohmann::json::parse(output_);
+  ASSERT_EQ(rows.size(), 3U);
+  for (const auto& row : rows) {
+    command_.model.code_activations = row.at("code_activations");
+    EXPECT_EQ(run(), 0);
+    const auto alone = nlohmann::json::parse(output_);
+    for (const char* name : {"need_bytes", "minimum_device_bytes", "step_seconds"})
+      EXPECT_EQ(alone.at(name), row.at(name)) << name;
+    EXPECT_EQ(alone.at("model").value("code_activations", "off"), row.at("code_activations"));
+  }
+  EXPECT_LT(rows[2].at("need_bytes"), rows[1].at("need_bytes"));
+  EXPECT_LT(rows[1].at("need_bytes"), rows[0].at("need_bytes"));
+  command_.model.code_activations = "auto";
+  command_.json = false;
+  EXPECT_EQ(run(), 0);
+  EXPECT_THAT(output_, testing::MatchesRegex("codes .*\noff .*\n8 .*\n4 .*\n"));
+}
+
+TEST_F(PlanCommandTest, AllCodesAreOneQuestion) {
+  name_a_model();
+  command_.model.code_activations = "auto";
+  command_.sweep = "memory";
+  expect_refused("--code-activations auto and --sweep are two questions");
+  command_.sweep.clear();
+  command_.model.micro_batches = "auto";
+  expect_refused("--code-activations auto and --micro-batches auto are two questions");
+  command_.model.micro_batches.clear();
+  command_.report_file = folder_.file("report.html");
+  expect_refused("--report: --code-activations auto has several plans");
+  command_.report_file.clear();
+  command_.model = {.code_activations = "auto"};
+  command_.graph_file = folder_.file("graph.json");
+  expect_refused("--code-activations auto: a saved graph has its own");
+}
+
 TEST_F(PlanCommandTest, OptionsThatContradictAreTold) {
   command_.sweep = "memory";
   command_.device_memory = 1_GiB;
@@ -467,7 +508,7 @@ TEST_F(PlanCommandTest, OptionsThatContradictAreTold) {
   expect_refused("--policy none: it has one plan");
   command_.options.policy = Policy::automatic;
   command_.plan_file = folder_.file("plan.json");
-  expect_refused("--plan-json: a sweep has many plans");
+  expect_refused("--plan-json: --sweep has several plans");
   command_.plan_file.clear();
   command_.sweep = "batch";
   expect_refused("--sweep batch: a saved graph has one batch size");

@@ -1,0 +1,29 @@
+// How far coded activations (coded_activations.h) are from the exact ones.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "samples/options/options.h"
+#include "samples/task/task.h"
+#include "stowage/graph.h"
+
+namespace stowage::samples {
+
+// The error of one coded tensor.
+struct CodeNoise {
+  std::string tensor;
+  double decibels = 0;       // sum of squares over the errors' sum of squares; infinite without an error
+  double largest_error = 0;  // of an element
+};
+
+// Returns the noise of every tensor that the training step codes, of the first micro-batch, in forward order,
+// for the first sample of a step's inputs (Task::inputs). The CPU computes them in f32 and without dropout;
+// they are rounded to the type of the run, then coded and decoded. `training`: the step of one device.
+std::vector<CodeNoise> code_noise(const Graph& training, const Options& options,
+                                  const std::vector<std::span<const std::int32_t>>& inputs,
+                                  const ReadParameter& read);
+
+}  // namespace stowage::samples
