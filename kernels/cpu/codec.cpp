@@ -49,19 +49,14 @@ struct Group {
   }
 };
 
-// Returns an integer that orders like the number; it is its own inverse.
-[[gnu::always_inline]] inline std::int32_t order_of(std::int32_t bits) {
-  return bits ^ ((bits >> 31) & 0x7fffffff);
-}
-
 [[gnu::always_inline]] inline GroupRange range_of(const float* values) {
-  std::int32_t least = order_of(std::bit_cast<std::int32_t>(values[0])), greatest = least;
+  std::int32_t least = order_of(values[0]), greatest = least;
   for (int i = 0; i < elements; ++i) {
-    const std::int32_t order = order_of(std::bit_cast<std::int32_t>(values[i]));
+    const std::int32_t order = order_of(values[i]);
     least = smaller(least, order);
     greatest = greater(greatest, order);
   }
-  return {std::bit_cast<float>(order_of(least)), std::bit_cast<float>(order_of(greatest))};
+  return {number_of(least), number_of(greatest)};
 }
 
 // Writes the codes of a whole group, in the order of its elements.
@@ -143,21 +138,6 @@ STOWAGE_CLONES void decode_8(GroupHeader header, const std::uint8_t* codes, floa
   decode_group<8>(header, codes, greatest_finite, to);
 }
 
-template <class T>
-constexpr float greatest_finite = std::numeric_limits<float>::max();
-template <>
-constexpr float greatest_finite<Float16> = 65504;
-
-void write(GroupHeader header, std::byte* to) {
-  to[0] = static_cast<std::byte>(header.scale);
-  to[1] = static_cast<std::byte>(header.scale >> 8);
-  to[2] = static_cast<std::byte>(header.place);
-}
-GroupHeader read_header(const std::byte* from) {
-  const auto scale = std::to_integer<unsigned>(from[0]) | std::to_integer<unsigned>(from[1]) << 8;
-  return {static_cast<std::uint16_t>(scale), std::to_integer<std::uint8_t>(from[2])};
-}
-
 // A group of an array, which has at least one element: its elements, codes and header.
 struct Place {
   std::int64_t begin, count, codes, code_bytes, header;
@@ -176,14 +156,14 @@ void encode_at(const Place& at, CodeBits bits, const T* from, std::byte* to) {
   const float* values = loaded(at.count, from + at.begin, buffer);
   const auto encode_group = bits == CodeBits::four ? encode_4 : encode_8;
   if (at.count == code_group) {
-    write(encode_group(values, to + at.codes), to + at.header);
+    write_header(encode_group(values, to + at.codes), to + at.header);
     return;
   }
   float padded[elements];
   std::copy_n(values, at.count, padded);
   std::fill(padded + at.count, padded + code_group, values[at.count - 1]);
   std::byte codes[elements];
-  write(encode_group(padded, codes), to + at.header);
+  write_header(encode_group(padded, codes), to + at.header);
   // The half behind an odd number of codes of 4 bits is 0.
   if (bits == CodeBits::four && at.count % 2 == 1) codes[at.code_bytes - 1] &= std::byte{15};
   std::copy_n(codes, at.code_bytes, to + at.codes);
@@ -195,7 +175,7 @@ void decode_at(const Place& at, CodeBits bits, const std::byte* from, T* to) {
   std::memcpy(codes, from + at.codes, static_cast<std::size_t>(at.code_bytes));
   float buffer[elements];
   const auto decode_group = bits == CodeBits::four ? decode_4 : decode_8;
-  decode_group(read_header(from + at.header), codes, greatest_finite<T>, buffer);
+  decode_group(read_header(from + at.header), codes, greatest_decoded<T>, buffer);
   if constexpr (is_narrow<T>) {
     narrow(at.count, buffer, to + at.begin);
   } else {

@@ -26,9 +26,11 @@
 #pragma once
 
 #include <bit>
+#include <cstddef>
 #include <cstdint>
+#include <limits>
 
-#include "kernels/math/bfloat16.h"
+#include "kernels/math/float16.h"
 #include "kernels/math/host_device.h"
 
 namespace stowage {
@@ -40,6 +42,16 @@ struct GroupHeader {
 inline constexpr std::uint16_t piecewise_bit = 0x8000U, scale_of_nan = 0x7f80U, least_scale = 0x0080U,
                                greatest_scale = 0x7f7fU;
 inline constexpr std::uint8_t mirrored_bit = 0x80U;
+
+STOWAGE_HOST_DEVICE void write_header(GroupHeader header, std::byte* to) {
+  to[0] = static_cast<std::byte>(header.scale);
+  to[1] = static_cast<std::byte>(header.scale >> 8U);
+  to[2] = static_cast<std::byte>(header.place);
+}
+STOWAGE_HOST_DEVICE GroupHeader read_header(const std::byte* from) {
+  const std::uint32_t scale = static_cast<std::uint32_t>(from[0]) | static_cast<std::uint32_t>(from[1]) << 8U;
+  return {static_cast<std::uint16_t>(scale), static_cast<std::uint8_t>(from[2])};
+}
 
 STOWAGE_HOST_DEVICE bool is_piecewise(GroupHeader header) { return (header.scale & piecewise_bit) != 0; }
 STOWAGE_HOST_DEVICE bool is_nan(GroupHeader header) {
@@ -158,6 +170,10 @@ struct PiecewiseCodes {
 
 // Decoded values are limited to the finite numbers of the type that they are rounded to: the nearest scale
 // can be greater than all of f16.
+template <class T>
+inline constexpr float greatest_decoded = std::numeric_limits<float>::max();
+template <>
+inline constexpr float greatest_decoded<Float16> = 65504;
 STOWAGE_HOST_DEVICE float limited(float value, float greatest_finite) {
   const auto all = std::bit_cast<std::int32_t>(value), limit = std::bit_cast<std::int32_t>(greatest_finite);
   const auto size = static_cast<std::uint32_t>(smaller(all & 0x7fffffff, limit));

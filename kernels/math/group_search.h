@@ -16,6 +16,15 @@
 
 namespace stowage {
 
+// Returns an integer that orders like the number. number_of is its inverse.
+STOWAGE_HOST_DEVICE std::int32_t order_of(float number) {
+  const auto bits = std::bit_cast<std::int32_t>(number);
+  return bits ^ ((bits >> 31) & 0x7fffffff);
+}
+STOWAGE_HOST_DEVICE float number_of(std::int32_t order) {
+  return std::bit_cast<float>(order ^ ((order >> 31) & 0x7fffffff));
+}
+
 // A group's ends. NaNs count as greater than infinity, or as less than its negative, by their sign.
 struct GroupRange {
   float least, greatest;

@@ -2,6 +2,7 @@
 #include "src/nn/transformer_adapters.h"
 
 #include "kernels/cuda/attention.h"
+#include "kernels/cuda/codec.h"
 #include "kernels/cuda/column_sum.h"
 #include "kernels/cuda/cross_entropy.h"
 #include "kernels/cuda/elementwise.h"
@@ -10,6 +11,7 @@
 #include "kernels/cuda/linear.h"
 #include "kernels/cuda/rotary.h"
 #include "kernels/cuda/swiglu.h"
+#include "src/nn/codec_adapters.h"
 #include "src/nn/cuda/adapter.h"
 #include "src/nn/gated_adapters.h"
 #include "src/nn/head_adapters.h"
@@ -150,6 +152,9 @@ struct CudaKernels {
     cuda::differentiate_logits(block, targets.data(), factors, logits, stream);
   }
 
+  static void encode(void* stream, auto... of) { cuda::encode(of..., stream); }
+  static void decode(void* stream, auto... of) { cuda::decode(of..., stream); }
+
   template <class T>
   static Bytes workspace_bytes(const LinearCrossEntropy<T>& of) {
     return cuda::workspace_bytes(of);
@@ -168,6 +173,7 @@ void add_transformer_kernels(LaunchTable& table) {
   nn::GatedAdapters<CudaKernels>::add_to(table);
   nn::RotaryAdapters<CudaKernels>::add_to(table);
   nn::HeadAdapters<CudaKernels>::add_to(table);
+  nn::CodecAdapters<CudaKernels>::add_to(table);
 }
 
 }  // namespace stowage::cuda

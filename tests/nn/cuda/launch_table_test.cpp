@@ -55,7 +55,9 @@ constexpr const char* kernels[] = {"embedding",
                                    "square_sum",
                                    "clip",
                                    "norm_part",
-                                   "adamw"};
+                                   "adamw",
+                                   "encode",
+                                   "decode"};
 
 std::string refusal(const Op& op, const LaunchArguments& arguments) {
   try {
