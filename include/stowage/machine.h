@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "stowage/bytes.h"
+#include "stowage/codec.h"
 #include "stowage/data_type.h"
 
 namespace stowage {
@@ -33,6 +34,20 @@ enum class PeerPath : std::uint8_t {
   host_memory,  // links to the host, and host memory, where each byte is written and read
 };
 
+// Rates of the kernels `encode` and `decode` (launch_table.h), in bytes per second that an op reads and
+// writes. 0: not known.
+struct CodecRates {
+  double encode_bytes_per_second = 0;
+  double decode_bytes_per_second = 0;
+
+  // Leaves the part of one of `users` that share the cores.
+  CodecRates& operator/=(double users) {
+    encode_bytes_per_second /= users;
+    decode_bytes_per_second /= users;
+    return *this;
+  }
+};
+
 struct Machine {
   Link h2d;
   Link d2h;
@@ -41,6 +56,8 @@ struct Machine {
   double flops_per_second = 300e9;  // matrix multiplication on the device, in the graph's work type
   double flops_by_type[data_type_count] = {};  // the rate of ops whose cost names another type; 0: not known
   double device_bytes_per_second = 15e9;       // device memory, reads plus writes
+  CodecRates codec_4_bits{};                   // codes of 4 bits, of arrays in the graph's work type
+  CodecRates codec_8_bits{};                   // codes of 8 bits
   double launch_seconds = 5e-6;                // fixed cost of one op on the compute lane
   double host_bytes_per_second = 10e9;         // host memory in the optimizer's pattern, reads plus writes
   // Rates of lanes while others work at the same time; by default nothing is shared. The rate of a link's
@@ -64,6 +81,16 @@ struct Machine {
   double flops_of(DataType type) const {
     const double rate = flops_by_type[static_cast<std::size_t>(type)];
     return rate > 0 ? rate : flops_per_second;
+  }
+
+  // The rates of codes of so many bits. A rate that is not known is a share of device memory's: a half for
+  // `encode`, which searches, and nine tenths for `decode`.
+  CodecRates codec(CodeBits bits) const {
+    const CodecRates& known = bits == CodeBits::four ? codec_4_bits : codec_8_bits;
+    const auto rate = [&](double value, double share) {
+      return value > 0 ? value : share * device_bytes_per_second;
+    };
+    return {rate(known.encode_bytes_per_second, 0.5), rate(known.decode_bytes_per_second, 0.9)};
   }
 
   // The smallest device budget that has room for an arena of so many bytes.

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "stowage/bytes.h"
+#include "stowage/codec.h"
 #include "stowage/device.h"
 #include "stowage/graph.h"
 #include "stowage/machine.h"
@@ -40,6 +41,13 @@ struct MatrixRate {
   DataType type = DataType::f32;
   double flops_per_second = 0;
   std::vector<MatrixSample> samples;
+};
+
+// Rates of codes of so many bits, of arrays of one type, launches taken off.
+struct CodecRate {
+  DataType type = DataType::f32;  // f32, bf16 or f16
+  CodeBits bits = CodeBits::four;
+  CodecRates rates{};  // both above 0
 };
 
 // Ops of one kernel and cost (OpCost) in a training step of a small model, all of it on the device: their
@@ -99,6 +107,7 @@ struct MachineFile {
   CopyCurve d2h_both;
 
   std::vector<MatrixRate> matrix;      // one rate per work type
+  std::vector<CodecRate> codec;        // at most one for each type and bits; empty: not measured
   double device_bytes_per_second = 0;  // device memory, reads plus writes
   double launch_seconds = 0;           // duration of one op in a row of tiny ops
   std::vector<HostRate> host_rates;    // rates by rising number of threads
@@ -128,7 +137,7 @@ MachineFile read_machine_file(const std::string& path);
 // the other, and host memory with all threads. Host memory in all is max(measured together, each user alone,
 // both copy directions). If it was not measured, it is the best rate of the optimizer, which streams through
 // host memory with all cores and so leaves none of it. Throws InvalidInput that names the measured types if
-// `work` is none of them.
+// `work` is none of them. The codec's rates are 0 if they were not measured; f16 then has those of bf16.
 //
 // `devices` above 1: returns one of so many devices of the file that train one model together. They are all
 // alike:

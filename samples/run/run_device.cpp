@@ -182,6 +182,8 @@ void share_host(RunDevice& prepared, std::int64_t devices, Graph& graph) {
                        &machine.host_bytes_per_second, &machine.host_total_bytes_per_second})
     *rate /= slower;
   for (double& rate : machine.flops_by_type) rate /= slower;
+  machine.codec_4_bits /= slower;
+  machine.codec_8_bits /= slower;
   for (Op& op : graph.ops)
     if (op.cost.seconds) *op.cost.seconds *= slower;
 }

@@ -10,16 +10,33 @@
 
 namespace stowage {
 
-// Seconds of an op on the device: as measured; else the time of arithmetic, of device memory or of the link
-// from the peers, whichever is longest, plus the launch.
-inline double op_seconds(const Op& op, const Machine& machine) {
-  if (op.cost.seconds) return *op.cost.seconds;
+// True for the kernels that turn an array into codes and back, `encode` and `decode` (launch_table.h).
+inline bool is_codec(const Op& op) { return op.kernel == "encode" || op.kernel == "decode"; }
+
+// Bytes per second that an op reads and writes: at the rate of device memory, or of the codec. The codec's
+// kernels refuse an op whose attribute `bits` is neither 4 nor 8.
+inline double memory_rate(const Op& op, const Machine& machine) {
+  if (!is_codec(op)) return machine.device_bytes_per_second;
+  const auto bits = op.attributes.find("bits");
+  const bool has_four = bits != op.attributes.end() && bits->second == Attribute(std::int64_t{4});
+  const CodecRates rates = machine.codec(has_four ? CodeBits::four : CodeBits::eight);
+  return op.kernel == "encode" ? rates.encode_bytes_per_second : rates.decode_bytes_per_second;
+}
+
+// Seconds of an op on the device by rates alone: the time of arithmetic, of device memory or of the link from
+// the peers, whichever is longest, plus the launch.
+inline double seconds_by_rates(const Op& op, const Machine& machine) {
   const double flops = op.cost.type ? machine.flops_of(*op.cost.type) : machine.flops_per_second;
-  const double here = std::max(op.cost.flops / flops, op.cost.bytes / machine.device_bytes_per_second);
+  const double here = std::max(op.cost.flops / flops, op.cost.bytes / memory_rate(op, machine));
   const Link& link = machine.peer;
   const double peers =
       op.cost.peer_bytes == 0 ? 0 : link.latency_seconds + op.cost.peer_bytes / link.bytes_per_second;
   return std::max(here, peers) + machine.launch_seconds;
+}
+
+// Seconds of an op on the device: as measured, else by rates.
+inline double op_seconds(const Op& op, const Machine& machine) {
+  return op.cost.seconds ? *op.cost.seconds : seconds_by_rates(op, machine);
 }
 
 // The part of op_seconds in which bytes come from the peers.

@@ -49,6 +49,20 @@ const MatrixRate& rate_for(const MachineFile& file, DataType work) {
                   printable(file.device), to_string(work), measured.empty() ? "no type" : measured));
 }
 
+const CodecRate* codec_of(const MachineFile& file, DataType type, CodeBits bits) {
+  const auto found = std::find_if(file.codec.begin(), file.codec.end(), [&](const CodecRate& rate) {
+    return rate.type == type && rate.bits == bits;
+  });
+  return found == file.codec.end() ? nullptr : &*found;
+}
+
+// Unmeasured f16 takes bf16, whose elements have as many bytes and take as long, on a CPU too.
+CodecRates codec_for(const MachineFile& file, DataType work, CodeBits bits) {
+  const CodecRate* rate = codec_of(file, work, bits);
+  if (rate == nullptr && work == DataType::f16) rate = codec_of(file, DataType::bf16, bits);
+  return rate == nullptr ? CodecRates{} : rate->rates;
+}
+
 double fastest_host_rate(const MachineFile& file) {
   const auto most =
       std::max_element(file.host_rates.begin(), file.host_rates.end(),
@@ -119,6 +133,8 @@ void share_cores(const MachineFile& file, int devices, Machine& machine) {
   machine.flops_per_second /= devices;
   for (double& rate : machine.flops_by_type) rate /= devices;
   machine.device_bytes_per_second /= devices;
+  machine.codec_4_bits /= devices;
+  machine.codec_8_bits /= devices;
 }
 
 }  // namespace
@@ -134,6 +150,8 @@ Machine machine_for(const MachineFile& file, DataType work, int devices) {
         rate != file.matrix.end())
       machine.flops_by_type[type] = rate->flops_per_second;
   machine.device_bytes_per_second = file.device_bytes_per_second;
+  machine.codec_4_bits = codec_for(file, work, CodeBits::four);
+  machine.codec_8_bits = codec_for(file, work, CodeBits::eight);
   machine.launch_seconds = file.launch_seconds;
   machine.host_bytes_per_second = fastest_host_rate(file);
   machine.h2d_both_bytes_per_second = file.h2d_both.fit.bytes_per_second;

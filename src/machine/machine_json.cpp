@@ -4,6 +4,8 @@
 #include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
 
 #include "src/graph/json_field.h"
 #include "stowage/error.h"
@@ -17,8 +19,9 @@ using Json = nlohmann::json;
 constexpr std::string_view format_name = "stowage.machine";
 constexpr std::uint64_t format_version = 1;
 constexpr const char* host_total_name = "host_total_bytes_per_second";  // optional member
-// The next six members are optional too.
+// The next seven members are optional too.
 constexpr const char* host_memory_name = "host_memory_bytes";
+constexpr const char* codec_name = "codec";
 constexpr const char* ops_name = "ops";
 constexpr const char* compute_beside_copy_name = "compute_beside_copy";
 constexpr const char* compute_beside_host_name = "compute_beside_host";
@@ -32,6 +35,7 @@ constexpr const char* through_host_name = "through_host";  // always there
 constexpr const char* over_link_name = "over_link";        // only if true
 constexpr std::size_t most_items = 1024;
 constexpr std::size_t most_ops = 8192;
+constexpr std::size_t most_codecs = 6;  // three types, each with codes of 4 and of 8 bits
 constexpr std::size_t most_characters = 4096;
 constexpr std::uint64_t most_bytes = std::uint64_t{1} << 62U;
 constexpr std::uint64_t most_host_bytes = std::uint64_t{1}
@@ -80,6 +84,17 @@ Json matrix_json(const MatrixRate& rate) {
   return {{"type", to_string(rate.type)},
           {"flops_per_second", rate.flops_per_second},
           {"samples", std::move(samples)}};
+}
+
+Json codec_json(const std::vector<CodecRate>& rates) {
+  Json codec = Json::array();
+  for (const CodecRate& rate : rates) {
+    codec.push_back({{"type", to_string(rate.type)},
+                     {"bits", static_cast<std::uint64_t>(rate.bits)},
+                     {"encode_bytes_per_second", rate.rates.encode_bytes_per_second},
+                     {"decode_bytes_per_second", rate.rates.decode_bytes_per_second}});
+  }
+  return codec;
 }
 
 Json ops_json(const std::vector<OpSample>& samples) {
@@ -149,6 +164,7 @@ Json file_json(const MachineFile& file) {
   if (file.host_total_bytes_per_second != 0) json[host_total_name] = file.host_total_bytes_per_second;
   if (file.host_memory_bytes != 0) json[host_memory_name] = file.host_memory_bytes;
   if (file.peers) json[peers_name] = peers_json(*file.peers);
+  if (!file.codec.empty()) json[codec_name] = codec_json(file.codec);
   add_measured_steps(file, json);
   return json;
 }
@@ -243,6 +259,29 @@ MatrixRate read_matrix(const Node& node) {
           node["samples"].list(read_product)};
 }
 
+CodecRate read_codec_rate(const Node& node) {
+  node.expect_members(4);
+  CodecRate rate;
+  rate.type = node["type"].work_type();
+  if (rate.type == DataType::f64) refuse(node.where + ".type", "is f64, which has no codes");
+  const std::uint64_t bits = node["bits"].integer(4, 8);
+  if (bits != 4 && bits != 8) refuse(node.where + ".bits", "is neither 4 nor 8");
+  rate.bits = static_cast<CodeBits>(bits);
+  rate.rates = {node["encode_bytes_per_second"].bytes_per_second(),
+                node["decode_bytes_per_second"].bytes_per_second()};
+  return rate;
+}
+
+std::vector<CodecRate> read_codec(const Node& node) {
+  std::vector<CodecRate> rates = node.list(read_codec_rate, most_codecs);
+  std::set<std::pair<DataType, CodeBits>> known;
+  for (const CodecRate& rate : rates)
+    if (!known.emplace(rate.type, rate.bits).second)
+      refuse(node.where,
+             fmt::format("has {} with {} bits twice", to_string(rate.type), static_cast<int>(rate.bits)));
+  return rates;
+}
+
 OpSample read_op(const Node& node) {
   node.expect_members(5);
   return {node["kernel"].text(), node["type"].work_type(), node["flops"].amount(), node["bytes"].amount(),
@@ -303,8 +342,9 @@ MachineFile read_file(const Node& node) {
   const bool has_total = node.has(host_total_name);
   const bool has_memory = node.has(host_memory_name);
   const bool has_peers = node.has(peers_name);
+  const bool has_codec = node.has(codec_name);
   node.expect_members(18 + std::size_t{has_total} + std::size_t{has_memory} + std::size_t{has_peers} +
-                      read_measured_steps(node, file));
+                      std::size_t{has_codec} + read_measured_steps(node, file));
   if (node["format"].text() != format_name) refuse("format", "is not \"stowage.machine\"");
   if (node["version"].integer(0, most_bytes) != format_version) {
     refuse("version", fmt::format("is not {}, the one this program reads", format_version));
@@ -328,6 +368,7 @@ MachineFile read_file(const Node& node) {
   if (has_total) file.host_total_bytes_per_second = node[host_total_name].bytes_per_second();
   if (has_memory) file.host_memory_bytes = node[host_memory_name].integer(1, most_host_bytes);
   if (has_peers) file.peers = read_peers(node[peers_name]);
+  if (has_codec) file.codec = read_codec(node[codec_name]);
   return file;
 }
 

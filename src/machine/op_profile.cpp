@@ -10,10 +10,11 @@ namespace {
 
 constexpr double shortest = 1e-9;  // least time of an op: clocks may read 0 for a tiny one
 
-double seconds_by_rates(const OpCost& cost, const Machine& machine) {
+// The time of an op of this cost whose kernel has no rates of its own.
+double plain_seconds(const OpCost& cost, const Machine& machine) {
   Op plain;
   plain.cost = {cost.flops, cost.bytes};
-  return op_seconds(plain, machine);
+  return seconds_by_rates(plain, machine);
 }
 
 bool is_same(const OpCost& a, const OpCost& b) { return a.flops == b.flops && a.bytes == b.bytes; }
@@ -43,17 +44,16 @@ void OpProfile::for_each(
 }
 
 double OpProfile::seconds(const Op& op, const Machine& machine) const {
-  const double by_rates = seconds_by_rates(op.cost, machine);
   const auto kernel = kernels_.find(op.kernel);
-  if (kernel == kernels_.end()) return by_rates;
+  if (kernel == kernels_.end()) return seconds_by_rates(op, machine);
   double weights = 0, sum = 0;
   for (const Times& times : kernel->second) {
     if (is_same(times.cost, op.cost)) return times.seconds;
     const double weight = 1 / distance(times.cost, op.cost);
     weights += weight;
-    sum += weight * std::log(times.seconds / seconds_by_rates(times.cost, machine));
+    sum += weight * std::log(times.seconds / plain_seconds(times.cost, machine));
   }
-  return by_rates * std::exp(sum / weights);
+  return plain_seconds(op.cost, machine) * std::exp(sum / weights);
 }
 
 OpProfile profile_of(const MachineFile& file, DataType work, int devices) {

@@ -11,6 +11,7 @@ std::vector<std::string> seeds() {
   MachineFile bare = test::sample_file();
   bare.host_rates.clear();
   bare.matrix.resize(1);
+  bare.codec.clear();
   bare.peers = PeerDevices{2, 2, {20e9, 4e-5, true}, PeerPath::host_memory};
   MachineFile alone = bare;
   alone.peers.reset();
@@ -30,10 +31,20 @@ std::vector<std::string> dictionary() {
           "true",
           "false",
           "\"peers\": {}",
-          "\"host_memory_bytes\": 1"};
+          "\"host_memory_bytes\": 1",
+          "\"codec\": []",
+          "\"bits\": 4"};
 }
 
 namespace {
+
+void check_codec(const Machine& machine) {
+  for (const CodeBits bits : {CodeBits::four, CodeBits::eight}) {
+    const CodecRates rates = machine.codec(bits);
+    if (!(rates.encode_bytes_per_second > 0 && rates.decode_bytes_per_second > 0))
+      broken("a codec without rates");
+  }
+}
 
 // Of all devices: as much for each, and no more than their memories have.
 void check_host_budget(const MachineFile& file) {
@@ -61,6 +72,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       const Machine machine = machine_for(*file, type);
       if (!(machine.flops_per_second > 0 && machine.host_bytes_per_second > 0))
         fuzz::broken("a rate of nothing");
+      fuzz::check_codec(machine);
       if (!file->peers) continue;
       fuzz::check_host_budget(*file);
       const Machine each = machine_for(*file, type, file->peers->devices);

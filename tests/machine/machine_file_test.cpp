@@ -29,6 +29,40 @@ TEST(MachineFile, GivesThePlannerTheRatesOfTheWorkType) {
   EXPECT_EQ(machine.host_total_bytes_per_second, 210e9);
 }
 
+TEST(MachineFile, TheCodecHasTheRatesOfTheWorkType) {
+  MachineFile file = test::sample_file();
+  const Machine machine = machine_for(file, DataType::bf16);
+  EXPECT_EQ(machine.codec(CodeBits::four).encode_bytes_per_second, 1.25e12);
+  EXPECT_EQ(machine.codec(CodeBits::four).decode_bytes_per_second, 3.25e12);
+  EXPECT_EQ(machine.codec(CodeBits::eight).encode_bytes_per_second, 1.75e12);
+  EXPECT_EQ(machine.codec(CodeBits::eight).decode_bytes_per_second, 3.75e12);
+  EXPECT_EQ(machine_for(file, DataType::f32).codec(CodeBits::eight).encode_bytes_per_second, 2.5e12);
+}
+
+TEST(MachineFile, ACodecThatWasNotMeasuredHasSharesOfDeviceMemory) {
+  const Machine machine = machine_for(test::sample_file(), DataType::f32);  // f32 has no codes of 4 bits
+  EXPECT_EQ(machine.codec_4_bits.encode_bytes_per_second, 0);
+  EXPECT_EQ(machine.codec_4_bits.decode_bytes_per_second, 0);
+  EXPECT_DOUBLE_EQ(machine.codec(CodeBits::four).encode_bytes_per_second, 0.5 * 3.9e12);
+  EXPECT_DOUBLE_EQ(machine.codec(CodeBits::four).decode_bytes_per_second, 0.9 * 3.9e12);
+  EXPECT_EQ(machine.codec(CodeBits::eight).decode_bytes_per_second, 3.5e12);
+}
+
+TEST(MachineFile, TheCodecOfF16HasTheRatesOfBf16UnlessItHasItsOwn) {
+  MachineFile file = test::sample_file();
+  for (const char* backend : {"cuda", "simulated"}) {
+    file.backend = backend;
+    const Machine machine = machine_for(file, DataType::f16);
+    EXPECT_EQ(machine.codec_4_bits.encode_bytes_per_second, 1.25e12) << backend;
+    EXPECT_EQ(machine.codec_8_bits.decode_bytes_per_second, 3.75e12) << backend;
+  }
+  file.codec.push_back({DataType::f16, CodeBits::eight, {1e9, 2e9}});
+  const Machine machine = machine_for(file, DataType::f16);
+  EXPECT_EQ(machine.codec_4_bits.encode_bytes_per_second, 1.25e12);
+  EXPECT_EQ(machine.codec_8_bits.encode_bytes_per_second, 1e9);
+  EXPECT_EQ(machine.codec_8_bits.decode_bytes_per_second, 2e9);
+}
+
 TEST(MachineFile, HostMemoryInAllIsNoLessThanWhatWasSeenOfIt) {
   MachineFile file = test::sample_file();
   file.host_total_bytes_per_second = 0;  // a file of before
@@ -55,6 +89,7 @@ TEST(MachineFile, SeveralDevicesShareTheHostMemoryThatTheyAreAt) {
   const Machine one = machine_for(file, DataType::bf16), eighth = machine_for(file, DataType::bf16, 8);
   EXPECT_DOUBLE_EQ(eighth.host_total_bytes_per_second, 210e9 / 4);
   EXPECT_EQ(eighth.flops_per_second, one.flops_per_second);
+  EXPECT_EQ(eighth.codec_4_bits.encode_bytes_per_second, one.codec_4_bits.encode_bytes_per_second);
   EXPECT_EQ(one.peer.bytes_per_second, Machine{}.peer.bytes_per_second);
 }
 
@@ -133,6 +168,13 @@ TEST(MachineFile, SimulatedDevicesComputeWithTheSameCores) {
   const Machine one = machine_for(file, DataType::bf16), fourth = machine_for(file, DataType::bf16, 4);
   EXPECT_EQ(fourth.flops_per_second, one.flops_per_second / 4);
   EXPECT_EQ(fourth.device_bytes_per_second, one.device_bytes_per_second / 4);
+  EXPECT_EQ(fourth.codec_4_bits.encode_bytes_per_second, 1.25e12 / 4);
+  EXPECT_EQ(fourth.codec_4_bits.decode_bytes_per_second, 3.25e12 / 4);
+  EXPECT_EQ(fourth.codec_8_bits.encode_bytes_per_second, 1.75e12 / 4);
+  EXPECT_EQ(fourth.codec_8_bits.decode_bytes_per_second, 3.75e12 / 4);
+  EXPECT_DOUBLE_EQ(machine_for(file, DataType::f32, 4).codec(CodeBits::four).encode_bytes_per_second,
+                   0.5 * 3.9e12 / 4)
+      << "not measured";
   Graph graph;
   graph.share.ranks = 4;
   graph.ops.resize(1);

@@ -47,6 +47,13 @@ TEST(MachineJson, ReadsBackToTheBit) {
   EXPECT_EQ(back.matrix[0].samples[0].inner, 512);
   EXPECT_EQ(back.matrix[0].samples[0].columns, 1536);
   EXPECT_EQ(back.matrix[0].samples[0].seconds, 2e-5);
+  ASSERT_EQ(back.codec.size(), 3U);
+  EXPECT_EQ(back.codec[0].type, DataType::f32);
+  EXPECT_EQ(back.codec[0].bits, CodeBits::eight);
+  EXPECT_EQ(back.codec[1].type, DataType::bf16);
+  EXPECT_EQ(back.codec[1].bits, CodeBits::four);
+  EXPECT_EQ(back.codec[1].rates.encode_bytes_per_second, 1.25e12);
+  EXPECT_EQ(back.codec[1].rates.decode_bytes_per_second, 3.25e12);
   EXPECT_EQ(back.device_bytes_per_second, 3.9e12);
   EXPECT_EQ(back.launch_seconds, 2.5e-6);
   ASSERT_EQ(back.host_rates.size(), 3U);
@@ -158,6 +165,34 @@ TEST(MachineJson, AFileOfBeforeHasNoMeasuredSteps) {
       "'ops[0].flops' is outside");
 }
 
+TEST(MachineJson, AFileOfBeforeHasNoCodec) {
+  MachineFile file = test::sample_file();
+  file.codec.clear();
+  const std::string text = to_json(file);
+  EXPECT_EQ(text.find("codec"), std::string::npos);
+  EXPECT_TRUE(machine_from_json(text).codec.empty());
+  EXPECT_EQ(to_json(machine_from_json(text)), text);
+  expect_refused(replaced(text, "\"version\"", "\"codec\": 0, \"version\""), "'codec' is no list");
+}
+
+TEST(MachineJson, NamesTheFieldOfTheCodecThatDoesNotFit) {
+  const std::string text = to_json(test::sample_file());
+  const auto refused = [&](const char* what, const char* with, const char* words) {
+    expect_refused(replaced(text, what, with), words);
+  };
+  refused("\"bits\": 4", "\"bits\": 5", "'codec[1].bits' is neither 4 nor 8");
+  refused("\"bits\": 4", "\"bits\": 16", "'codec[1].bits' is outside 4 to 8");
+  refused("\"bits\": 4", "\"bits\": \"4\"", "'codec[1].bits' is no whole number");
+  refused("\"bits\": 4", "\"bits\": 8", "'codec' has bf16 with 8 bits twice");
+  refused("\"type\": \"bf16\"", "\"type\": \"f64\"", "'codec[1].type' is f64, which has no codes");
+  refused("\"type\": \"bf16\"", "\"type\": \"u8\"", "'codec[1].type' is no work type");
+  refused("1250000000000.0", "0", "'codec[1].encode_bytes_per_second' is outside 1 to 1e+16");
+  refused("3250000000000.0", "2e16", "'codec[1].decode_bytes_per_second' is outside 1 to 1e+16");
+  refused("\"bits\": 4", "\"x\": 4", "'codec[1].bits' is not there");
+  refused("\"bits\": 4", "\"x\": 0, \"bits\": 4", "'codec[1]' has a field that is not known");
+  refused("\"codec\": [", "\"codec\": [0, 0, 0, 0,", "'codec' has more than 6 items");
+}
+
 TEST(MachineJson, AFileOfBeforeHasNoTotalOfHostMemory) {
   MachineFile file = test::sample_file();
   file.host_total_bytes_per_second = 0;
@@ -220,7 +255,8 @@ TEST(MachineJson, NamesTheFieldThatDoesNotFit) {
   expect_refused(replaced(text, "\"bytes_per_second\": 52000000000.0", "\"bytes_per_second\": 0"),
                  "'d2h.bytes_per_second' is outside");
   expect_refused(replaced(text, "\"bytes\": 4096", "\"bytes\": 0"), "'d2h.samples[0].bytes' is outside");
-  expect_refused(replaced(text, "\"type\": \"bf16\"", "\"type\": \"i32\""),
+  expect_refused(replaced(text, "\"type\": \"f32\"", "\"type\": \"i32\""), "'codec[0].type' is no work type");
+  expect_refused(replaced(text, "],\n   \"type\": \"bf16\"", "],\n   \"type\": \"i32\""),
                  "'matrix[1].type' is no work type");
   expect_refused(replaced(text, "\"rows\": 512", "\"rows\": 0.5"), "'matrix[0].samples[0].rows' is no whole");
   expect_refused(replaced(text, "\"threads\": 1\n", "\"threads\": 0\n"),

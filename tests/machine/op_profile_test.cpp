@@ -52,6 +52,20 @@ TEST(OpProfile, OfAKernelThatWasNotMeasuredTheRatesDecide) {
   EXPECT_EQ(OpProfile().seconds(op_of("other", 19, 20), unit_machine()), 21);
 }
 
+TEST(OpProfile, TheCodecsRatesDecideUntilItsKernelIsMeasured) {
+  Machine machine = unit_machine();
+  machine.codec_4_bits = {0.25, 0.5};
+  Op op = op_of("encode", 0, 20);
+  op.attributes = {{"bits", std::int64_t{4}}};
+  OpProfile profile;
+  profile.add("decode", {0, 20}, 1000);
+  EXPECT_EQ(profile.seconds(op, machine), 81);
+  op.cost.seconds = 5;  // not a time of this profile
+  EXPECT_EQ(profile.seconds(op, machine), 81);
+  profile.add("encode", {0, 40}, 410);  // ten times what device memory takes
+  EXPECT_DOUBLE_EQ(profile.seconds(op, machine), 210);
+}
+
 // Their time is the peer link's, which no profile knows.
 TEST(OpProfile, LeavesOpsThatWaitForPeersToTheRates) {
   Graph graph;

@@ -21,6 +21,9 @@ inline MachineFile sample_file() {
   file.d2h_both = {{{4096, 1.4e-5}}, {44e9, 9e-6, true}};
   file.matrix = {{DataType::f32, 48e12, {{512, 512, 1536, 2e-5}}},
                  {DataType::bf16, 700e12, {{8192, 4096, 4096, 4e-4}}}};
+  file.codec = {{DataType::f32, CodeBits::eight, {2.5e12, 3.5e12}},
+                {DataType::bf16, CodeBits::four, {1.25e12, 3.25e12}},
+                {DataType::bf16, CodeBits::eight, {1.75e12, 3.75e12}}};
   file.device_bytes_per_second = 3.9e12;
   file.launch_seconds = 2.5e-6;
   file.host_rates = {{1, 12e9}, {16, 150e9}, {8, 200e9}};
