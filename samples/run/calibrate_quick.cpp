@@ -7,7 +7,9 @@
 
 #include "src/models/require_valid.h"
 #include "stowage/graph_builder.h"
+#include "stowage/launch_table.h"
 #include "stowage/simulated_device.h"
+#include "tools/calibrate/codec_probe.h"
 #include "tools/calibrate/host_probe.h"
 #include "tools/calibrate/step_probe.h"
 
@@ -90,6 +92,16 @@ Probe probe_within(std::span<const HostLimit> limits, const ModelFamily& family,
   }
 }
 
+// Measures the codec with an array of less memory than a host update of `elements`.
+void set_codec_rates(Device& device, DataType type, std::int64_t elements, Machine& machine) {
+  const CodecProbeOptions options{.elements = std::min(elements, std::int64_t{1} << 20U), .repetitions = 3};
+  const LaunchTable kernels = cpu_launch_table();
+  const Lane lane(device, LaneRole::compute);
+  const OpProbeContext context{device, kernels, lane.id(), machine};
+  for (const CodecRate& rate : measure_codec(context, options, type, machine.launch_seconds))
+    (rate.bits == CodeBits::four ? machine.codec_4_bits : machine.codec_8_bits) = rate.rates;
+}
+
 }  // namespace
 
 OpProfile profile_on_card(Device& card, const Machine& machine, const ModelFamily& family,
@@ -123,13 +135,11 @@ Calibration calibrate_quick(const ModelFamily& family, const ModelConfig& model,
   std::vector<OpTime> times;
   const Graph& graph = run.graph();
   add_ops(graph, alone, result.profile);
-  for (OpId id = 0; id < graph.ops.size(); ++id) {
-    const Op& op = graph.op(id);
-    if (op.phase != Phase::update) times.push_back({op.cost, alone.ops[id]});
-  }
+  for (OpId id = 0; id < graph.ops.size(); ++id) add_time(graph.op(id), alone.ops[id], times);
   result.fitted = fit_rates(times, machine);
   machine.host_bytes_per_second =
       measure_host({.elements = probe.elements, .repetitions = 5}).back().bytes_per_second;
+  set_codec_rates(*device, type, probe.elements, machine);
   measure_shares(run, alone.whole, link, machine, probe.elements);
   return result;
 }

@@ -24,9 +24,9 @@ inline constexpr const char* or_measured = ", or give a machine that was measure
 // Trains a model of the family with the sizes `model` (fewer layers, smaller where it is large) on a
 // simulated device of its own for about a second, with the present number of threads: alone, beside copies at
 // the rate of `link` (where one of some bytes takes milliseconds at most) and beside updates on the host, all
-// of which use the same cores. The result steers the plan, never the numbers of the training. `link` serves
-// both ways. If `limits` of the host leave less room, measures a smaller model; throws OutOfMemory, with the
-// tightest limit, if there is no room for the smallest.
+// of which use the same cores. Measures the codec, too. The result steers the plan, never the numbers of the
+// training. `link` serves both ways. If `limits` of the host leave less room, measures a smaller model;
+// throws OutOfMemory, with the tightest limit, if there is no room for the smallest.
 Calibration calibrate_quick(const ModelFamily& family, const ModelConfig& model, DataType type,
                             const AdamW& optimizer, const Link& link, std::span<const HostLimit> limits);
 

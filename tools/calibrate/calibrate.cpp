@@ -171,7 +171,10 @@ std::vector<std::unique_ptr<Device>> open_cards(const std::string& who, int firs
 
 CalibrateOptions full_calibration(DeviceBackend backend) {
   CalibrateOptions options;
-  if (backend == DeviceBackend::cuda) options.host.elements = beyond_caches;
+  if (backend == DeviceBackend::cuda) {
+    options.host.elements = beyond_caches;
+    options.codec.elements = std::int64_t{16} << 20U;
+  }
   options.models = backend == DeviceBackend::cuda ? card_models() : small_models();
   return options;
 }
@@ -186,6 +189,8 @@ CalibrateOptions quick_calibration(DeviceBackend backend) {
   options.compute.layer_seconds = 0.03;
   options.compute.stream_bytes = 32_MiB;
   options.compute.launches = 200;
+  options.codec.elements = std::int64_t{backend == DeviceBackend::cuda ? 8 : 1} << 20U;
+  options.codec.repetitions = 3;
   options.host.elements = backend == DeviceBackend::cuda ? beyond_caches : std::int64_t{16} << 20U;
   options.host.repetitions = 3;
   options.peers.largest = 16_MiB;
@@ -203,11 +208,12 @@ Bytes host_bytes_of(const CalibrateOptions& options, DeviceBackend backend, int 
   const Bytes simulated = backend == DeviceBackend::simulated ? 1 : 0, memories = 1 + simulated;
   const Bytes links = both_ways * memories * options.link.largest;
   const Bytes streams = simulated * 3 * options.compute.stream_bytes;
+  const Bytes arrays = simulated * bytes_of(options.codec);
   const Bytes updates =
       of_element * static_cast<Bytes>(options.host.elements) + both_ways * memories * options.host.copied;
   const Bytes peers =
       devices < 2 ? 0 : static_cast<Bytes>(devices) * (simulated * 2 * options.peers.largest + of_peer);
-  return for_libraries + std::max({links, streams, updates, peers});
+  return for_libraries + std::max({links, streams, arrays, updates, peers});
 }
 
 MachineFile calibrate(Device& device, const LaunchTable& kernels, const CalibrateOptions& options) {
@@ -225,6 +231,10 @@ MachineFile calibrate(Device& device, const LaunchTable& kernels, const Calibrat
     if (compute.types.empty()) compute.types = {DataType::f32, DataType::bf16};
     const OpProbeContext context{device, kernels, lane.id(), options.modelled};
     measure_compute(context, compute, file);
+    for (const DataType type : compute.types) {
+      const auto rates = measure_codec(context, options.codec, type, file.launch_seconds);
+      file.codec.insert(file.codec.end(), rates.begin(), rates.end());
+    }
     for (const DataType type : compute.types) load_attention(context, type);
     const MemoryInfo memory = device.memory_info();
     file.overhead_bytes = memory.overhead;

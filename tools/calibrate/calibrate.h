@@ -8,6 +8,7 @@
 
 #include "stowage/choose_device.h"
 #include "stowage/machine_file.h"
+#include "tools/calibrate/codec_probe.h"
 #include "tools/calibrate/compute_probe.h"
 #include "tools/calibrate/host_probe.h"
 #include "tools/calibrate/link_probe.h"
@@ -30,6 +31,7 @@ void require_alike(const std::string& who, std::string_view what, int one, std::
 struct CalibrateOptions {
   LinkProbeOptions link;
   ComputeProbeOptions compute;  // no types: those in which the device's backend computes
+  CodecProbeOptions codec;      // the codec, measured in the same types
   HostProbeOptions host;
   ModelProbeOptions models;  // models, measured in the same types as `compute`
   PeerProbeOptions peers;    // options for several devices

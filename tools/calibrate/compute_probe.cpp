@@ -98,7 +98,7 @@ class ComputeProbe {
   double memory_rate(double launch) {
     OpProbe probe = sum_of(static_cast<std::int64_t>(options_.stream_bytes / size_of(DataType::f32)));
     const double seconds = stopwatch_.median_seconds(short_repetitions, [&] { probe.launch(); });
-    return static_cast<double>(probe.bytes()) / without(seconds, launch);
+    return static_cast<double>(probe.bytes()) / without_launch(seconds, launch);
   }
 
   MatrixRate matrix_rate(DataType type, double launch) {
@@ -111,7 +111,7 @@ class ComputeProbe {
         const MatrixSample sample = measure(type, stage, product);
         rate.samples.push_back(sample);
         flops += flops_of(sample);
-        seconds += without(sample.seconds, launch);
+        seconds += without_launch(sample.seconds, launch);
       }
       rate.flops_per_second = flops / seconds;
     }
@@ -119,11 +119,6 @@ class ComputeProbe {
   }
 
  private:
-  // Subtracts the launch's time, but always returns more than 0.
-  static double without(double seconds, double launch) {
-    return std::max(seconds - launch, seconds * 1e-3 + 1e-12);
-  }
-
   static double expected_seconds(const Stage& stage, double flops_per_second) {
     const double width = static_cast<double>(stage.width);
     return 24 * static_cast<double>(stage.tokens) * width * width / flops_per_second;
@@ -163,8 +158,22 @@ OpProbe::OpProbe(const OpProbeContext& context, Op op, std::vector<Tensor> reads
     : context_(context), op_(std::move(op)), drain_(context.device, context.lane) {
   kernel_ = context_.kernels.find(op_);
   tensors_.reserve(reads.size() + writes.size());
-  for (const Tensor& tensor : reads) add_operand(tensor, AccessMode::read);
-  for (const Tensor& tensor : writes) add_operand(tensor, AccessMode::write);
+  for (const Tensor& tensor : reads) own_operand(tensor, AccessMode::read);
+  for (const Tensor& tensor : writes) own_operand(tensor, AccessMode::write);
+  set_arguments();
+}
+
+OpProbe::OpProbe(const OpProbeContext& context, Op op, const OpProbe& source, std::vector<Tensor> writes)
+    : context_(context), op_(std::move(op)), drain_(context.device, context.lane) {
+  kernel_ = context_.kernels.find(op_);
+  tensors_.reserve(source.writes_.size() + writes.size());
+  for (const Operand& operand : source.writes_)
+    add_operand(static_cast<std::byte*>(operand.data), *operand.tensor, AccessMode::read);
+  for (const Tensor& tensor : writes) own_operand(tensor, AccessMode::write);
+  set_arguments();
+}
+
+void OpProbe::set_arguments() {
   if (op_.cost.bytes == 0) op_.cost.bytes = static_cast<double>(bytes_);
   arguments_ = {.op = &op_,
                 .reads = reads_,
@@ -173,13 +182,18 @@ OpProbe::OpProbe(const OpProbeContext& context, Op op, std::vector<Tensor> reads
                 .stream = context_.device.native_stream(context_.lane)};
 }
 
-void OpProbe::add_operand(const Tensor& tensor, AccessMode mode) {
-  const auto id = static_cast<TensorId>(tensors_.size());
-  tensors_.push_back(tensor);
+void OpProbe::own_operand(const Tensor& tensor, AccessMode mode) {
   const Bytes bytes = tensor.bytes();
   memory_.emplace_back(context_.device, MemoryKind::device, bytes);
   std::byte* data = memory_.back().data();
   if (mode == AccessMode::read) upload(context_.device, tensor.type, data, bytes);
+  add_operand(data, tensor, mode);
+}
+
+void OpProbe::add_operand(std::byte* data, const Tensor& tensor, AccessMode mode) {
+  const auto id = static_cast<TensorId>(tensors_.size());
+  tensors_.push_back(tensor);
+  const Bytes bytes = tensor.bytes();
   (mode == AccessMode::read ? op_.reads : op_.writes).push_back(id);
   (mode == AccessMode::read ? reads_ : writes_).push_back({data, &tensors_.back()});
   accesses_.push_back({data, bytes, mode});
@@ -197,6 +211,10 @@ void OpProbe::launch() {
                                          .context = this,
                                          .accesses = accesses_,
                                          .modelled_seconds = op_seconds(op_, context_.modelled)});
+}
+
+double without_launch(double seconds, double launch_seconds) {
+  return std::max(seconds - launch_seconds, seconds * 1e-3 + 1e-12);
 }
 
 double flops_of(const MatrixSample& sample) {

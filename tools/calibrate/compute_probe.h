@@ -19,11 +19,13 @@ struct OpProbeContext {
   Machine modelled;  // op times of a device that runs in virtual time
 };
 
-// An op with operands of its own in device memory, to be launched again and again.
+// An op with operands in device memory, to be launched again and again.
 class OpProbe {
  public:
   // `op` without operands; `reads` and `writes` of it, unnamed. Every read holds numbers in [-1, 1).
   OpProbe(const OpProbeContext& context, Op op, std::vector<Tensor> reads, std::vector<Tensor> writes);
+  // `op` reads what `source` writes, of at least one launch. `source` must outlive this probe.
+  OpProbe(const OpProbeContext& context, Op op, const OpProbe& source, std::vector<Tensor> writes);
   OpProbe(const OpProbe&) = delete;
   OpProbe& operator=(const OpProbe&) = delete;
 
@@ -33,7 +35,9 @@ class OpProbe {
 
  private:
   static void run(void* context);
-  void add_operand(const Tensor& tensor, AccessMode mode);
+  void own_operand(const Tensor& tensor, AccessMode mode);
+  void add_operand(std::byte* data, const Tensor& tensor, AccessMode mode);
+  void set_arguments();
 
   OpProbeContext context_;
   Op op_;
@@ -50,6 +54,9 @@ class OpProbe {
 
 // Returns a tensor of these extents, for OpProbe.
 Tensor probe_tensor(DataType type, std::vector<std::int64_t> shape);
+
+// Returns the seconds of an op without its launch, but always more than 0.
+double without_launch(double seconds, double launch_seconds);
 
 // Returns the operations of a measured product.
 double flops_of(const MatrixSample& sample);

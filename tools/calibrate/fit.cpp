@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "src/graph/cost.h"
 #include "stowage/error.h"
 
 namespace stowage {
@@ -46,6 +47,10 @@ void require_two_sizes(std::span<const CopySample> samples) {
 }
 
 }  // namespace
+
+void add_time(const Op& op, double seconds, std::vector<OpTime>& times) {
+  if (op.phase != Phase::update && !is_codec(op)) times.push_back({op.cost, seconds});
+}
 
 FittedRates fit_rates(std::span<const OpTime> times, Machine& machine) {
   constexpr int rounds = 4;

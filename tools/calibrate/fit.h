@@ -2,6 +2,7 @@
 #pragma once
 
 #include <span>
+#include <vector>
 
 #include "stowage/graph.h"
 #include "stowage/machine.h"
@@ -20,6 +21,10 @@ struct OpTime {
   OpCost cost;
   double seconds = 0;
 };
+
+// Adds the time of `op` for fit_rates. Leaves out ops that run at other rates: updates, which are made on the
+// host, and ops of the codec (Machine::codec).
+void add_time(const Op& op, double seconds, std::vector<OpTime>& times);
 
 // Fits the two rates of op_seconds (src/graph/cost.h): ops are told apart by what binds them under the rates
 // found so far. A rate of `machine` stays if no op is bound by it. Returns which rates were fitted.

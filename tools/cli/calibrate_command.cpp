@@ -56,6 +56,14 @@ void add_products(Lines& lines, const MachineFile& file) {
   }
 }
 
+void add_codec(Lines& lines, const MachineFile& file) {
+  for (const CodecRate& rate : file.codec)
+    lines.add(fmt::format("{} codec", to_string(rate.type)),
+              "{:8.1f} GB/s encoded to {} bits, {:.1f} GB/s decoded",
+              rate.rates.encode_bytes_per_second / 1e9, static_cast<int>(rate.bits),
+              rate.rates.decode_bytes_per_second / 1e9);
+}
+
 Link simulated_link(const CalibrateCommand& command, const BackendChoice& choice) {
   if (command.link.empty()) return parse_link("8GB/s");
   if (choice.backend != DeviceBackend::simulated)
@@ -163,6 +171,7 @@ std::string describe(const MachineFile& file) {
   lines.add("measured", "{}, {}", file.measured, file.note);
   add_link(lines, file);
   add_products(lines, file);
+  add_codec(lines, file);
   lines.add("device memory", "{:8.1f} GB/s", file.device_bytes_per_second / 1e9);
   lines.add("launch", "{:8.2f} us", file.launch_seconds * 1e6);
   lines.add("overhead", "{} of the device, for context, libraries and workspaces",

@@ -24,6 +24,10 @@ TEST(CalibrateQuick, GivesPositiveRatesAndTheLink) {
     EXPECT_GT(machine.flops_per_second, 0);
     EXPECT_GT(machine.device_bytes_per_second, 0);
     EXPECT_GT(machine.host_bytes_per_second, 0);
+    for (const CodecRates& codec : {machine.codec_4_bits, machine.codec_8_bits}) {
+      EXPECT_GT(codec.encode_bytes_per_second, 0);
+      EXPECT_GT(codec.decode_bytes_per_second, 0);
+    }
     EXPECT_FALSE(calibration.profile.empty());
     EXPECT_EQ(machine.compute_beside_copy, 1) << "a link that hardly copies";
     for (const double kept : {machine.compute_beside_host, machine.host_beside_compute}) {

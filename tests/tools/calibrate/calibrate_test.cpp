@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <set>
+#include <utility>
 
 #include "src/device/host_limits.h"
 #include "src/device/topology.h"
@@ -20,6 +22,7 @@ CalibrateOptions tiny() {
   options.compute.most_stages = 1;
   options.compute.repetitions = 1;
   options.compute.launches = 4;
+  options.codec = {.elements = 1000, .repetitions = 1};
   options.host = {.elements = 1000, .repetitions = 1, .copied = 4_MiB, .most_threads = 2};
   return options;
 }
@@ -47,12 +50,29 @@ TEST(Calibrate, MakesAFileThatGivesTheMachineBack) {
   EXPECT_EQ(device->memory_info().free, device->memory_info().total);
 }
 
+TEST(Calibrate, CountsTheArraysOfTheCodecAsHostMemory) {
+  CalibrateOptions options = tiny();
+  options.codec.elements = std::int64_t{1} << 30U;  // 8 GiB, and codes of 8 bits
+  EXPECT_GT(host_bytes_of(options, DeviceBackend::simulated), 9_GiB);
+  EXPECT_LT(host_bytes_of(options, DeviceBackend::cuda), 1_GiB);
+}
+
 TEST(Calibrate, MeasuresAThreadedDevice) {
   const auto device = open_simulated_device({.capacity = unlimited});
   const MachineFile file = calibrate(*device, cpu_launch_table(), tiny());
   EXPECT_EQ(file.device_bytes, 0U);   // as much as the host gives
   ASSERT_EQ(file.matrix.size(), 2U);  // f32 and bf16
   EXPECT_EQ(file.host_rates.size(), 2U);
+  std::set<std::pair<DataType, CodeBits>> coded;
+  for (const CodecRate& rate : file.codec) {
+    EXPECT_GT(rate.rates.encode_bytes_per_second, 0);
+    EXPECT_GT(rate.rates.decode_bytes_per_second, 0);
+    coded.emplace(rate.type, rate.bits);
+  }
+  EXPECT_EQ(coded, (std::set<std::pair<DataType, CodeBits>>{{DataType::f32, CodeBits::four},
+                                                            {DataType::f32, CodeBits::eight},
+                                                            {DataType::bf16, CodeBits::four},
+                                                            {DataType::bf16, CodeBits::eight}}));
   EXPECT_NO_THROW(machine_from_json(to_json(file)));
 }
 
@@ -64,6 +84,7 @@ TEST(Calibrate, AFailedCallLeavesNothingBehind) {
   options.link.repetitions = 1;
   options.compute.stream_bytes = 4_KiB;
   options.compute.types = {};
+  options.codec.elements = 100;
   const auto device = test::open_virtual_device(test::odd_machine());
   device->reset_counters();
   calibrate(*device, kernels, options);

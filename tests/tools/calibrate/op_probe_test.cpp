@@ -63,6 +63,31 @@ TEST_F(OpProbeTest, RunsTheKernelItIsAsked) {
   EXPECT_LE(most, 1.0F);
 }
 
+TEST_F(OpProbeTest, ReadsWhatAnotherProbeWrites) {
+  const auto seen = [](const LaunchArguments& arguments) {
+    const float value = *static_cast<const float*>(arguments.reads[0].data) + 1;
+    std::memcpy(arguments.writes[0].data, &value, sizeof value);
+  };
+  static float last = 0;
+  last = 0;
+  kernels_.add("more", seen);
+  kernels_.add("keep", [](const LaunchArguments& arguments) {
+    last = *static_cast<const float*>(arguments.reads[0].data);
+    std::memset(arguments.writes[0].data, 0, arguments.writes[0].tensor->bytes());
+  });
+  const Tensor number = probe_tensor(DataType::f32, {1});
+  Op op;
+  op.name = op.kernel = "more";
+  OpProbe first(context_, op, {number}, {number});
+  OpProbe second(context_, op, first, {number});
+  op.name = op.kernel = "keep";
+  OpProbe third(context_, op, second, {probe_tensor(DataType::f64, {})});
+  EXPECT_EQ(third.bytes(), 12U) << "of its own and of what it reads";
+  for (OpProbe* probe : {&first, &second, &third}) probe->launch();
+  device_->synchronise_lane(lane_.id());
+  EXPECT_EQ(last, 2) << "the first number of operands is 0";
+}
+
 TEST_F(OpProbeTest, RefusesAKernelThatIsNotThere) {
   Op op;
   op.name = op.kernel = "nowhere";

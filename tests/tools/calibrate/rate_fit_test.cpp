@@ -26,6 +26,22 @@ TEST(FitRates, FindsTheRatesThatMadeTheTimes) {
   EXPECT_NEAR(fitted.device_bytes_per_second, 2e9, 2);
 }
 
+TEST(FitRates, LeavesOutOpsThatRunAtOtherRates) {
+  std::vector<OpTime> times;
+  Op op;
+  op.cost = {1, 2};
+  for (const char* kernel : {"encode", "add", "decode"}) {
+    op.kernel = kernel;
+    add_time(op, 3, times);
+  }
+  op.kernel = "adamw";
+  op.phase = Phase::update;
+  add_time(op, 4, times);
+  ASSERT_EQ(times.size(), 1U);
+  EXPECT_EQ(times[0].cost, op.cost);
+  EXPECT_EQ(times[0].seconds, 3);
+}
+
 TEST(FitRates, WithoutEvidenceRatesStay) {
   Machine machine;
   const Machine before = machine;

@@ -129,6 +129,7 @@ TEST_F(CalibrateCommandTest, DescribesEveryMeasuredNumber) {
         "2026-11-21T13:50:00Z, full", "55.00 GB/s after 10.4 us", "45.00 GB/s after 9.0 us",
         "48000.0 GFLOP/s", "8192 x  4096 x  4096     687194.8 GFLOP/s", "3900.0 GB/s", "2.50 us",
         "600.00 MiB", "150.0 GB/s with 16 threads", "12.0 GB/s with 1 thread\n",
+        "bf16 codec      1250.0 GB/s encoded to 4 bits, 3250.0 GB/s decoded\n",
         "ops           2 kinds and sizes"}) {
     EXPECT_THAT(text, HasSubstr(words));
   }
