@@ -5,11 +5,17 @@
 #include <cstdint>
 
 #include "stowage/bytes.h"
+#include "stowage/data_type.h"
 
 namespace stowage {
 
 // Bits of an element's code.
 enum class CodeBits : std::uint8_t { four = 4, eight = 8 };
+
+// True for the types whose arrays have codes.
+constexpr bool has_codes(DataType type) {
+  return type == DataType::f32 || type == DataType::bf16 || type == DataType::f16;
+}
 
 // Consecutive elements that share one header, from the first element of the array on. The last group of an
 // array may be shorter.

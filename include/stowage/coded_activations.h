@@ -3,9 +3,8 @@
 // their budget, have the same bits.
 //
 // As in Chen et al., "ActNN: Reducing Training Memory Footprint via 2-Bit Activation Compressed Training",
-// ICML 2021, section 3, backward reads decoded values and forward exact ones. Other than there, what costs no
-// product is made from decoded values anew instead of being coded, so that all of a half-block's backward is
-// that of the same decoded values:
+// ICML 2021, section 3, backward reads decoded values and forward exact ones. Other than there, backward
+// computes what costs no product from decoded values again, instead of reading it from codes of its own:
 //
 //   forward     x ─ norm ─ linear ─ pre ─ gelu ─ y ─ linear ─ …        pre is exact
 //                                    └─ encode ─ codes
@@ -24,19 +23,19 @@ namespace stowage {
 // Activations of fewer bytes are not coded: they take no memory worth the time.
 inline constexpr Bytes least_coded_bytes = 64_KiB;
 
-// Returns the step with coded activations: `encode` ops behind products in forward, `decode` ops and anew
-// what follows from their results in backward.
-// - Coded is the result of a product (`linear`, and `linear_gelu` before GELU), of f32, bf16 or f16 and
-//   least_coded_bytes or more, from which backward reads, directly or through the next ones, and which no
-//   other unit touches.
-// - Made anew in backward, by ops of the same kernels named "….anew", is what `gelu`, `tanh`, `swiglu`,
-//   `rotary` and `attention` make of coded values: with all their results, so that attention's log-sum-exp is
-//   that of the decoded queries and keys, and rows of probabilities sum to 1.
-// - The last half-block, which makes the loss, stays as it is, and so does all else: norms' results and
-//   statistics, masks, sums with the trunk, what crosses half-blocks.
-// Ids of tensors stay what they were; new tensors stand behind them. A graph without backward, or without
-// such values, is returned as it is. Requires that check(graph) passes, and that it has no `encode` yet:
-// throws InvalidInput otherwise.
+// Returns the step with `encode` ops behind products in forward, and `decode` ops in backward.
+// - Coded tensors are results of `linear`, and of the product in `linear_gelu`, of f32, bf16 or f16 and of
+//   least_coded_bytes or more, that no other unit touches and that backward reads, or that the values below
+//   are made of.
+// - Backward computes again, from decoded values, parameters and inputs, the results of `gelu` (also of
+//   `linear_gelu`), `tanh`, `swiglu`, `rotary` and `attention` ops: all results of an op, so that attention's
+//   log-sum-exp is that of decoded queries and keys, and rows of probabilities sum to 1.
+// - All else stays as it is: the half-block that makes the loss, results and statistics of norms, masks, sums
+//   with the trunk, and what crosses half-blocks. A backward op no longer writes over what it reads decoded.
+// Ids of tensors stay, and new tensors stand behind them. Names of new tensors and ops are those of the
+// values and ops they belong to, with .codes, .decoded, .anew, .encode or .decode behind. A graph without
+// backward is returned as it is. Throws InvalidInput if the graph has an `encode` already, or if check(graph)
+// does.
 Graph with_coded_activations(const Graph& graph, CodeBits bits);
 
 // The words of --code-activations: "off" where there are no bits, "8" and "4".

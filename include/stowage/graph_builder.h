@@ -112,8 +112,8 @@ class GraphBuilder {
   void split_batch(std::uint32_t count, std::uint32_t groups = 1, BatchShare share = {});
   MicroBatch micro_batch() const { return micro_batch_; }
 
-  // `finish` and finish_without_update give a step with coded activations (coded_activations.h). Not set:
-  // they stay exact. Throws InvalidInput where the work type is f64.
+  // `finish` and finish_without_update give a step with coded activations (coded_activations.h), of `bits` an
+  // element. Not set: activations stay exact. Throws InvalidInput where the work type is f64.
   void code_activations(std::optional<CodeBits> bits);
 
   // `begin_unit` opens a new half-block, or the next micro-batch of the previous one (by the same name): all

@@ -268,8 +268,10 @@ void add_checkpoints(CLI::App& app, Options& options) {
 
 void add_output(CLI::App& app, Options& options, RawOptions& raw) {
   const char* group = "Output";
-  app.add_option("--log", options.log_file,
-                 "write one JSON object per step, or where FILE ends in .csv one row")
+  app.add_option(
+         "--log", options.log_file,
+         "write one JSON object per step, or where FILE ends in .csv one row (of steps and evaluations "
+         "alone)")
       ->group(group)
       ->type_name("FILE");
   app.add_option("--trace", options.trace_file,

@@ -47,7 +47,7 @@ class RunRecorder {
   void add_evaluation(const std::string& name, std::uint64_t step, double value);
   // Adds the values whose names end in "loss".
   void add(const EvaluationRecord& record);
-  // Takes the place of the noise that was added before.
+  // Replaces the noise of earlier calls.
   void add(const CodeNoiseRecord& record) { noise_ = record; }
   // Adds the steps that a resumed run has made before: their number, and what --log has kept of them. Step
   // times are left out: they were those of another plan.

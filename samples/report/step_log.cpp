@@ -82,18 +82,21 @@ std::string read_log(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// A line's step and kind. Evaluations, which the noise of codes is among here, of step 0 are those of the
-// model that the run began with.
+// A line's step and kind. A line of an evaluation or of codes may have step 0: of the model that the run
+// began with.
+enum class LineKind : std::uint8_t { step, evaluation, codes };
 struct Logged {
   std::uint64_t step = 0;
-  bool evaluation = false;
+  LineKind kind = LineKind::step;
 };
 
 std::optional<Logged> logged_json(std::string_view line) {
   constexpr std::string_view begin = R"({"step": )";
   if (!line.starts_with(begin) || !line.ends_with('}')) return {};
   const auto has = [&](std::string_view member) { return line.find(member) != std::string_view::npos; };
-  Logged logged{0, has(R"(, "evaluation": {)") || has(R"(, "codes": {)")};
+  Logged logged;
+  if (has(R"(, "evaluation": {)")) logged.kind = LineKind::evaluation;
+  if (has(R"(, "codes": {)")) logged.kind = LineKind::codes;
   const auto [end, error] =
       std::from_chars(line.data() + begin.size(), line.data() + line.size(), logged.step);
   if (error != std::errc()) return {};
@@ -115,7 +118,7 @@ std::optional<Logged> logged_csv(std::string_view line, std::size_t columns) {
   Logged logged;
   const auto [end, error] = std::from_chars(line.data(), line.data() + line.size(), logged.step);
   if (row.size() != columns || error != std::errc() || end != row[0].data() + row[0].size()) return {};
-  logged.evaluation = row[always_in_steps].empty();
+  if (row[always_in_steps].empty()) logged.kind = LineKind::evaluation;
   return logged;
 }
 
@@ -128,9 +131,12 @@ std::size_t kept_lines(std::string_view log, std::size_t begin, std::uint64_t co
     if (end == std::string_view::npos) return kept;
     const std::optional<Logged> line = logged(log.substr(kept, end - kept));
     if (!line || line->step > completed) return kept;
-    // An evaluation comes behind its step, or later, and any number of times.
-    const bool follows = !last || (line->evaluation ? line->step <= *last : line->step > *last);
-    if (!follows || (!line->evaluation && line->step == 0)) return kept;
+    // An evaluation comes behind its step, or later, and any number of times. Codes come anywhere: a run that
+    // goes on writes them before its first step, and its log may lack the steps before.
+    const bool is_step = line->kind == LineKind::step;
+    const bool follows =
+        !last || line->kind == LineKind::codes || (is_step ? line->step > *last : line->step <= *last);
+    if (!follows || (is_step && line->step == 0)) return kept;
     last = std::max(last.value_or(0), line->step);
     kept = end + 1;
   }
@@ -175,16 +181,25 @@ std::string to_json_line(const CodeNoiseRecord& record) {
 std::string describe(const CodeNoiseRecord& record) {
   const auto& all = record.tensors;
   if (all.empty()) return "none: no activation that backward needs is large enough";
-  const auto [least, most] = std::minmax_element(
-      all.begin(), all.end(), [](const auto& a, const auto& b) { return a.decibels < b.decibels; });
-  const auto worst = std::max_element(
-      all.begin(), all.end(), [](const auto& a, const auto& b) { return a.largest_error < b.largest_error; });
+  // What is not finite is the worst.
+  const auto by_decibels = [](const CodeNoise& a, const CodeNoise& b) {
+    return !std::isnan(b.decibels) && (std::isnan(a.decibels) || a.decibels < b.decibels);
+  };
+  const auto by_error = [](const CodeNoise& a, const CodeNoise& b) {
+    return !std::isnan(a.largest_error) && !(b.largest_error <= a.largest_error);
+  };
+  const auto [least, most] = std::minmax_element(all.begin(), all.end(), by_decibels);
+  const auto worst = std::max_element(all.begin(), all.end(), by_error);
   return fmt::format("{:.1f} to {:.1f} dB, least {}; largest error {:.3g}, of {}", least->decibels,
                      most->decibels, least->tensor, worst->largest_error, worst->tensor);
 }
 
+std::string when(const CodeNoiseRecord& record) {
+  return record.steps == 0 ? "before the first step" : fmt::format("behind step {}", record.steps);
+}
+
 RunTable table_of(const CodeNoiseRecord& record) {
-  RunTable table{.title = fmt::format("Coded activations, behind step {}", record.steps),
+  RunTable table{.title = "Coded activations, " + when(record),
                  .columns = {"tensor", "signal to noise", "largest error"},
                  .rows = {}};
   for (const auto& [name, decibels, error] : record.tensors)
@@ -236,7 +251,7 @@ std::string json_lines_of_csv(std::string_view log, const std::vector<std::strin
       if (!row[i].empty() && measured) evaluation.emplace_back(measures[i - first_measure], row[i]);
       if (!row[i].empty() && !measured) step.emplace_back(columns[i], row[i]);
     }
-    if (logged->evaluation) step.emplace_back("evaluation", json_object(evaluation));
+    if (logged->kind == LineKind::evaluation) step.emplace_back("evaluation", json_object(evaluation));
     lines += json_object(step) + '\n';
   });
   return lines;

@@ -65,7 +65,7 @@ std::uint64_t kept_bytes_of_csv(std::string_view log, std::uint64_t completed, s
 std::string json_lines_of_csv(std::string_view log, const std::vector<std::string>& measures,
                               bool scaled = false);
 
-// What coded activations have lost of the exact ones, as of the weights after `steps` steps.
+// Noise of coded tensors, for the weights after `steps` steps.
 struct CodeNoiseRecord {
   std::uint64_t steps = 0;
   std::vector<CodeNoise> tensors;
@@ -75,6 +75,7 @@ struct CodeNoiseRecord {
 std::string to_json_line(const CodeNoiseRecord& record);
 // A text such as "43.1 to 45.6 dB, least h.0.attn.c_attn; largest error 0.031, of h.3.mlp.c_fc.pre".
 std::string describe(const CodeNoiseRecord& record);
+std::string when(const CodeNoiseRecord& record);  // "behind step 3"
 RunTable table_of(const CodeNoiseRecord& record);
 
 class StepLog {
@@ -92,7 +93,7 @@ class StepLog {
   void write(const EvaluationRecord& record) {
     write_line(csv_ ? to_csv_line(record, scaled_) : to_json_line(record));
   }
-  // CSV has no such rows. Like an evaluation's, they come behind their step, or before the first.
+  // CSV has no such rows. They come behind their step, and before the first one of each run.
   void write(const CodeNoiseRecord& record) {
     if (!csv_) write_line(to_json_line(record));
   }

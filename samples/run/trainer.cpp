@@ -237,7 +237,7 @@ void Trainer::measure_codes(StepLog& log, Progress& progress) {
     record.seconds = laps.lap();
     write_log([&] { log.write(record); });
     recorder_.add(record);
-    statistics_.set_codes(fmt::format("{}, behind step {}", describe(record), record.steps));
+    statistics_.set_codes(fmt::format("{}, {}", describe(record), when(record)));
     print(fmt::format("{}codes         {}\n", progress.finish(), describe(record)));
   });
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <set>
 
 #include "kernels/cpu/codec.h"
@@ -33,15 +34,16 @@ CodeNoise noise_of(std::string name, CodeBits bits, std::span<const float> exact
   std::vector<std::byte> codes(coded_bytes(count, bits));
   cpu::encode(bits, count, values.data(), codes.data());
   cpu::decode(bits, count, codes.data(), decoded.data());
-  double signal = 0, noise = 0, largest = 0;
+  double signal = 0, noise = 0, largest = 0;  // NaN once an error is
   for (std::size_t i = 0; i < values.size(); ++i) {
     const auto value = static_cast<double>(static_cast<float>(values[i]));
     const double error = std::abs(static_cast<double>(static_cast<float>(decoded[i])) - value);
     signal += value * value;
     noise += error * error;
-    largest = std::max(largest, error);
+    if (!(error <= largest)) largest = error;
   }
-  return {std::move(name), 10 * std::log10(signal / noise), largest};
+  const double ratio = noise == 0 ? std::numeric_limits<double>::infinity() : signal / noise;
+  return {std::move(name), 10 * std::log10(ratio), largest};
 }
 
 CodeNoise noise_of(std::string name, CodeBits bits, DataType type, std::span<const float> exact) {
@@ -58,7 +60,7 @@ struct Sample {
 Sample sample_of(const Graph& training, const Options& options) {
   ModelConfig sizes = without_dropout(options.model, 1);
   sizes.packed = options.model.packed;
-  sizes.code_activations = {};
+  sizes.sequence = std::min(sizes.sequence, most_noise_tokens);
   GraphBuilder builder;
   const BuiltModel model = options.family->build(builder, sizes);
   Sample sample{builder.finish_without_update(model.loss), {}, {}};

@@ -65,6 +65,7 @@ ModelConfig without_dropout(ModelConfig sizes, std::int64_t batch) {
   sizes.micro_batches = sizes.gradient_groups = 1;
   sizes.head_tokens = 0;
   sizes.packed = false;
+  sizes.code_activations = {};
   sizes.dropout = 0;
   sizes.embedding_dropout = sizes.attention_dropout = sizes.residual_dropout = {};
   return sizes;

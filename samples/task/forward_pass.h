@@ -20,8 +20,8 @@ struct SubGraph {
 };
 SubGraph up_to(const Graph& graph, const std::vector<TensorId>& outputs);
 
-// Returns the sizes for `batch` samples at once, each of one document, with the logits as a tensor and
-// without dropout.
+// Returns the sizes for `batch` samples at once, each of one document, with the logits as a tensor, and
+// without dropout and codes.
 ModelConfig without_dropout(ModelConfig sizes, std::int64_t batch);
 
 // Returns the number of samples at once whose logits are a quarter of a gibibyte at most; at least one.

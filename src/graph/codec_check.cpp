@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <optional>
-#include <utility>
 #include <vector>
 
 #include "stowage/codec.h"
@@ -13,15 +12,15 @@ namespace {
 
 constexpr std::int64_t most_elements = std::int64_t{1} << 48;  // their bits can be counted
 
-std::optional<CodeBits> bits_of(const Op& op) {
+// Returns the attribute `bits`; of an op without attributes, as a trace has it, the bits that `codes` bytes
+// hold `values` in; nothing if there are none.
+std::optional<CodeBits> bits_of(const Op& op, const Tensor& values, Bytes codes) {
+  if (op.attributes.empty())
+    return codes == coded_bytes(values.elements(), CodeBits::eight) ? CodeBits::eight : CodeBits::four;
   const auto found = op.attributes.find("bits");
   const auto* bits = found == op.attributes.end() ? nullptr : std::get_if<std::int64_t>(&found->second);
   if (bits == nullptr || (*bits != 4 && *bits != 8)) return std::nullopt;
   return static_cast<CodeBits>(*bits);
-}
-
-bool has_codes(const Tensor& tensor) {
-  return tensor.type == DataType::f32 || tensor.type == DataType::bf16 || tensor.type == DataType::f16;
 }
 
 class CodecChecker {
@@ -50,18 +49,20 @@ class CodecChecker {
   // Judges what both ops have: operands, bits and sizes.
   std::string fault_of_operands(const Op& op, bool encodes) const {
     if (op.reads.size() != 1 || op.writes.size() != 1) return "does not have one operand each way";
-    if (!bits_of(op)) return "has no attribute `bits` of 4 or 8";
     const Tensor& values = graph_.tensor(encodes ? op.reads.front() : op.writes.front());
     const Tensor& codes = graph_.tensor(encodes ? op.writes.front() : op.reads.front());
-    if (!has_codes(values))
+    if (!has_codes(values.type))
       return fmt::format("codes '{}' of {}, and codes are of f32, bf16 or f16", values.name,
                          to_string(values.type));
     if (values.elements() > most_elements)
       return fmt::format("codes '{}' of more than 2^48 elements", values.name);
-    const Bytes bytes = coded_bytes(values.elements(), *bits_of(op));
+    const std::optional<CodeBits> bits = bits_of(op, values, codes.bytes());
+    if (!bits) return "has no attribute `bits` of 4 or 8";
+    const Bytes bytes = coded_bytes(values.elements(), *bits);
     if (codes.type != DataType::u8 || codes.bytes() != bytes)
-      return fmt::format("has codes '{}' of {} bytes of {}, and {} bytes of u8 hold '{}'", codes.name,
-                         codes.bytes(), to_string(codes.type), bytes, values.name);
+      return fmt::format("has codes '{}' of {} bytes of {}, and {} bytes of u8 hold '{}' in {} bits",
+                         codes.name, codes.bytes(), to_string(codes.type), bytes, values.name,
+                         static_cast<int>(*bits));
     return {};
   }
   std::string fault_of_encode(const Op& op) {
@@ -78,7 +79,10 @@ class CodecChecker {
     const Op& encoder = *encoders_[codes];
     const Tensor& from = graph_.tensor(encoder.reads.front());
     const Tensor& to = graph_.tensor(op.writes.front());
-    if (bits_of(encoder) != bits_of(op) || from.type != to.type || from.elements() != to.elements())
+    const Bytes bytes = graph_.tensor(codes).bytes();
+    const bool is_same = bits_of(encoder, from, bytes) == bits_of(op, to, bytes) && from.type == to.type &&
+                         from.elements() == to.elements();
+    if (!is_same)
       return fmt::format("decodes otherwise than '{}' encodes: bits, type or elements differ", encoder.name);
     decoded_[codes] = true;
     return {};

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "src/graph/update_ops.h"
@@ -17,15 +16,18 @@ namespace {
 // How backward gets a value that forward makes.
 enum class Source : std::uint8_t { kept, coded, anew };
 
-bool is_product(const Op& op) { return op.kernel == "linear" || op.kernel == "linear_gelu"; }
+// True for products that have all their operands.
+bool is_product(const Op& op) {
+  if (op.kernel == "linear") return op.writes.size() == 1;
+  return op.kernel == "linear_gelu" && op.writes.size() == 2 && op.attributes.contains("form");
+}
 bool is_made_anew(const Op& op) {
   constexpr std::string_view kernels[] = {"gelu", "tanh", "swiglu", "rotary", "attention"};
-  return std::find(std::begin(kernels), std::end(kernels), op.kernel) != std::end(kernels);
+  return op.replayable && std::find(std::begin(kernels), std::end(kernels), op.kernel) != std::end(kernels);
 }
 bool is_codable(const Tensor& tensor) {
-  const bool has_type =
-      tensor.type == DataType::f32 || tensor.type == DataType::bf16 || tensor.type == DataType::f16;
-  return has_type && tensor.kind == TensorKind::activation && tensor.bytes() >= least_coded_bytes;
+  return has_codes(tensor.type) && tensor.kind == TensorKind::activation &&
+         tensor.bytes() >= least_coded_bytes;
 }
 
 class Coding {
@@ -37,6 +39,7 @@ class Coding {
         producers_(producers_of(graph)),
         sources_(graph.tensors.size(), Source::kept),
         wanted_(graph.tensors.size(), false),
+        codes_(graph.tensors.size(), no_id),
         decoded_(graph.tensors.size(), no_id) {}
 
   Graph run() {
@@ -66,6 +69,7 @@ class Coding {
   std::vector<Source> sources_;
   std::vector<bool> wanted_;       // by tensor: backward reads it, or what it is made of
   std::vector<bool> shared_;       // by tensor: ops of several units touch it
+  std::vector<TensorId> codes_;    // by tensor: its codes; no_id: not made yet
   std::vector<TensorId> decoded_;  // by tensor: what backward reads in its place; no_id: not made yet
 
   // True for ops of the half-block that makes the loss.
@@ -95,7 +99,7 @@ class Coding {
     if (is_product(op)) {
       if (!is_codable(graph_.tensor(op.writes.front()))) return;
       sources_[op.writes.front()] = Source::coded;
-      if (op.kernel == "linear_gelu") sources_[op.writes.at(1)] = Source::anew;
+      if (op.kernel == "linear_gelu") sources_[op.writes[1]] = Source::anew;
     } else if (is_made_anew(op) && follows(op)) {
       for (const TensorId id : op.writes) sources_[id] = Source::anew;
     }
@@ -104,12 +108,15 @@ class Coding {
   bool follows(const Op& op) const {
     bool from_decoded = false, has_all = true;
     for (const TensorId id : op.reads) {
-      const TensorKind kind = graph_.kind_of(id);
       from_decoded = from_decoded || sources_[id] != Source::kept;
-      has_all = has_all &&
-                (sources_[id] != Source::kept || kind == TensorKind::parameter || kind == TensorKind::input);
+      has_all = has_all && (sources_[id] != Source::kept || is_given(id));
     }
     return from_decoded && has_all;
+  }
+  bool is_given(TensorId id) const {
+    const TensorKind kind = graph_.kind_of(id);
+    const bool is_gathered = producers_[id] != no_id && graph_.op(producers_[id]).kernel == "gather";
+    return kind == TensorKind::parameter || kind == TensorKind::input || is_gathered;
   }
 
   void want(TensorId id) {
@@ -153,29 +160,29 @@ class Coding {
     const TensorId id = op.writes.empty() ? no_id : op.writes.front();
     if (id == no_id || sources_[id] != Source::coded || !wanted_[id]) return;
     const auto bytes = static_cast<std::int64_t>(coded_bytes(graph_.tensor(id).elements(), bits_));
-    decoded_[id] = add_tensor(graph_.tensor(id).name + ".codes", DataType::u8, {bytes});
-    add_codec_op(op, id, "encode", id, decoded_[id]);
+    codes_[id] = add_tensor(graph_.tensor(id).name + ".codes", DataType::u8, {bytes});
+    add_codec_op(op, id, "encode", id, codes_[id]);
   }
 
+  // What is made from decoded values may be used again, so that no op writes over it.
   void add_backward(const Op& op) {
     Op changed = op;
     for (TensorId& read : changed.reads) read = in_backward(op, read);
+    std::erase_if(changed.may_alias,
+                  [&](const Alias& alias) { return changed.reads[alias.read] != op.reads[alias.read]; });
     result_.ops.push_back(std::move(changed));
   }
 
   // Returns what backward reads in the place of a value, made before its first use there.
   TensorId in_backward(const Op& beside, TensorId id) {
     if (sources_[id] == Source::kept) return id;
-    if (sources_[id] == Source::coded) return decode(beside, id);
+    if (decoded_[id] == no_id && sources_[id] == Source::coded) decode(beside, id);
     if (decoded_[id] == no_id) make_anew(beside, graph_.op(producers_[id]));
     return decoded_[id];
   }
-  TensorId decode(const Op& beside, TensorId id) {
-    if (result_.tensor(decoded_[id]).type == DataType::u8) {
-      const TensorId codes = std::exchange(decoded_[id], add_like(id, "decoded"));
-      add_codec_op(beside, id, "decode", codes, decoded_[id]);
-    }
-    return decoded_[id];
+  void decode(const Op& beside, TensorId id) {
+    decoded_[id] = add_like(id, "decoded");
+    add_codec_op(beside, id, "decode", codes_[id], decoded_[id]);
   }
   void make_anew(const Op& beside, const Op& forward) {
     Op op = is_product(forward) ? gelu_of(forward) : forward;
@@ -192,8 +199,8 @@ class Coding {
     Op op = both;
     op.kernel = "gelu";
     op.attributes = {{"form", both.attributes.at("form")}};
-    op.reads = {both.writes.at(0)};
-    op.writes = {both.writes.at(1)};
+    op.reads = {both.writes[0]};
+    op.writes = {both.writes[1]};
     op.cost = {12 * static_cast<double>(graph_.tensor(op.writes.front()).elements()), 0};
     return op;
   }
@@ -206,6 +213,7 @@ Graph with_coded_activations(const Graph& graph, CodeBits bits) {
       std::any_of(graph.ops.begin(), graph.ops.end(), [](const Op& op) { return op.kernel == "encode"; });
   if (is_coded)
     throw InvalidInput("coded activations: the graph has some already; give one without `encode`");
+  check(graph);
   return Coding(graph, bits).run();
 }
 

@@ -75,6 +75,9 @@ DataType parse_type(const std::string& text, DataType otherwise) {
 
 std::optional<CodeBits> parse_coding(const std::string& text) {
   if (is_coding_word(text)) return bits_of_coding(text);
+  if (text == "auto")
+    throw InvalidInput(
+        "--code-activations auto: `stowage plan` alone answers for all codes of a model; give off, 8 or 4");
   throw InvalidInput(
       fmt::format("--code-activations: \"{}\" are no codes of activations; give off, 8 or 4", text));
 }

@@ -11,6 +11,7 @@
 #include "offload/plan/bound/bound.h"
 #include "offload/recompute/execution_order.h"
 #include "src/graph/cost.h"
+#include "stowage/coded_activations.h"
 #include "stowage/error.h"
 #include "tools/cli/stage_plan.h"
 
@@ -201,7 +202,11 @@ Graph ModelCosts::rank_graph(const GridShape& shape, const Node& node, const Mod
   spec.config.batch = spec.config.micro_batches * shape.samples;
   // Split products have no rows for a chunk grid.
   const ChunkGrid grid = shape.split == 1 ? ChunkGrid{} : ChunkGrid{.most_slices = 1};
+  // Codes are those of a device's own part.
+  const std::optional<CodeBits> bits = spec.config.code_activations;
+  if (shape.split > 1) spec.config.code_activations = {};
   Graph graph = split_of(build(spec, grid), shape.split);
+  if (shape.split > 1 && bits) graph = with_coded_activations(graph, *bits);
   set_op_seconds(question_.machine, question_.model.type, node.cluster.machine, graph);
   return graph;
 }

@@ -39,11 +39,11 @@ void add_shape_options(CLI::App& app, const char* group, ModelWords& words) {
   add_word(app, group, "--moments", words.moments,
            "type of AdamW's moments of matrices: f32 (as it is), bf16 or 8bit, which give other numbers",
            "NAME");
-  add_word(
-      app, group, "--code-activations", words.code_activations,
-      "bits of an element in which large activations are kept for backward: off (as it is), 8 or 4, which "
-      "give other gradients; or, of plan alone, auto: answers all three",
-      "NAME");
+  add_word(app, group, "--code-activations", words.code_activations,
+           "bits of an element in which large activations are kept for backward: off, exact (as it is); or 8 "
+           "or 4, which "
+           "give other gradients; or, of plan alone, auto: answers all three",
+           "NAME");
   add_word(app, group, "--type", words.type,
            "f32, bf16 or fp16 (bf16 where --machine is a card that has it, else f32)", "NAME");
 }

@@ -172,11 +172,14 @@ TEST(Options, EveryFlag) {
   EXPECT_EQ(options.sample_tokens, 99U);
 }
 
-TEST(Options, Moments) {
+TEST(Options, CodesOfActivations) {
   EXPECT_EQ(parse({}).options.model.code_activations, std::nullopt);
   EXPECT_EQ(parse({"--code-activations", "off"}).options.model.code_activations, std::nullopt);
   EXPECT_EQ(parse({"--code-activations", "8"}).options.model.code_activations, CodeBits::eight);
   EXPECT_EQ(parse({"--code-activations", "4"}).options.model.code_activations, CodeBits::four);
+}
+
+TEST(Options, Moments) {
   EXPECT_EQ(optimizer_of(parse({}).options).moments, Moments::f32);
   EXPECT_EQ(optimizer_of(parse({"--moments", "bf16"}).options).moments, Moments::bf16);
   EXPECT_EQ(optimizer_of(parse({"--moments", "8bit"}).options).moments, Moments::eight_bit);

@@ -161,6 +161,14 @@ TEST(StepLog, HasTheNoiseOfCodes) {
       to_json_line(before) + '\n' + to_json_line(awkward()) + '\n' + to_json_line(behind) + '\n';
   EXPECT_EQ(kept_bytes(text, 8), text.size());
   EXPECT_EQ(kept_bytes(text, 7), to_json_line(before).size() + 1);
+  // A run that went on without the log, before one with it.
+  StepRecord ninth = awkward(), tenth = awkward();
+  ninth.report.step = 9;
+  tenth.report.step = 10;
+  const std::string gap = to_json_line(CodeNoiseRecord{9, {}, 0}) + '\n';
+  const std::string later =
+      to_json_line(awkward()) + '\n' + gap + to_json_line(ninth) + '\n' + to_json_line(tenth) + '\n';
+  EXPECT_EQ(kept_bytes(later, 20), later.size());
   StepLog table(folder.file("log.csv"));
   table.start();
   table.write(before);

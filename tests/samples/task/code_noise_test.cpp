@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <map>
+#include <limits>
 
 #include "stowage/evaluate.h"
 
@@ -72,6 +72,46 @@ TEST(CodeNoise, OfMicroBatchesIsThatOfTheFirst) {
     EXPECT_EQ(split[i].tensor, whole[i].tensor);
     EXPECT_EQ(split[i].decibels, whole[i].decibels);
   }
+}
+
+// Zeros have no error, and what is not finite shows.
+TEST(CodeNoise, OfZerosIsNoneAndOfNaNsIsNaN) {
+  const Options options = options_of(DataType::f16, CodeBits::eight, 1);
+  const Graph graph = step_of(options);
+  const std::vector<std::int32_t> tokens(512, 1);
+  for (const float filled : {0.0F, 1e30F}) {
+    const auto read = [&](const std::string& name) {
+      std::vector<std::byte> value = read_initial(graph)(name);
+      if (!name.ends_with("c_fc.weight")) return value;
+      auto* const weights = reinterpret_cast<float*>(value.data());
+      std::fill(weights, weights + value.size() / sizeof(float), filled);
+      return value;
+    };
+    const CodeNoise found = code_noise(graph, options, {tokens, tokens}, read).back();
+    EXPECT_EQ(found.tensor, "h.0.mlp.c_fc.pre");
+    if (filled == 0) {
+      EXPECT_EQ(found.decibels, std::numeric_limits<double>::infinity());
+      EXPECT_EQ(found.largest_error, 0);
+    } else {
+      EXPECT_TRUE(std::isnan(found.decibels));
+      EXPECT_TRUE(std::isnan(found.largest_error));
+    }
+  }
+}
+
+// Of a long sample only the first tokens are looked at.
+TEST(CodeNoise, IsOfAFewTokens) {
+  Options options = options_of(DataType::f32, CodeBits::eight, 1);
+  options.model.sequence = most_noise_tokens;
+  const std::vector<CodeNoise> expected = noise(options);
+  const Graph few = step_of(options);
+  options.model.sequence = 2 * most_noise_tokens;
+  const Graph graph = step_of(options);
+  std::vector<std::int32_t> tokens(static_cast<std::size_t>(options.model.batch * options.model.sequence));
+  for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<std::int32_t>(i * i % 16);
+  const std::vector<CodeNoise> found = code_noise(graph, options, {tokens, tokens}, read_initial(few));
+  ASSERT_EQ(found.size(), expected.size());
+  for (std::size_t i = 0; i < found.size(); ++i) EXPECT_EQ(found[i].decibels, expected[i].decibels);
 }
 
 TEST(CodeNoise, IsNoneWithoutCodesAndOfSmallTensors) {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstring>
@@ -27,6 +28,19 @@ BuiltGpt tiny_gpt(std::int64_t batch,
   built.model = gpt(builder, config);
   built.graph = builder.finish(built.model.loss, AdamW{});
   return built;
+}
+
+TEST(WithoutDropout, LeavesNoCodes) {
+  ModelConfig config{.layers = 1, .width = 64, .heads = 2, .vocabulary = 16, .sequence = 128, .batch = 4};
+  config.code_activations = CodeBits::four;
+  const auto encodes = [](const ModelConfig& of) {
+    GraphBuilder builder;
+    const Graph graph = builder.finish_without_update(gpt(builder, of).loss);
+    return std::count_if(graph.ops.begin(), graph.ops.end(),
+                         [](const Op& op) { return op.kernel == "encode"; });
+  };
+  EXPECT_EQ(encodes(config), 2);
+  EXPECT_EQ(encodes(without_dropout(config, 4)), 0);
 }
 
 TEST(UpTo, KeepsTheForwardPartAndComputesTheSame) {

@@ -57,6 +57,17 @@ TEST_F(ClusterCommandTest, AnswersInLinesAndTables) {
     EXPECT_THAT(output_, HasSubstr(words));
 }
 
+// Codes are those of a device's own part, whose elements are no multiple of a group's.
+TEST_F(ClusterCommandTest, CodesActivationsOfSplitProducts) {
+  command_.model = {.gpt = "2x160", .heads = "4", .sequence = "500", .batch = "2", .vocabulary = "96"};
+  command_.highest = Rung::bounds;
+  const double exact = json()["grids"][0]["step_seconds"];
+  command_.model.code_activations = "4";
+  EXPECT_NE(json()["grids"][0]["step_seconds"].get<double>(), exact);
+  command_.model.code_activations = "auto";
+  expect_refused("--code-activations auto: `stowage plan` alone answers for all codes");
+}
+
 // The same planner by the same call: what `stowage plan --devices` says.
 TEST_F(ClusterCommandTest, DataParallelAloneIsWhatPlanSays) {
   command_.plans.device_memory = 2'000'000 + (Bytes{1} << 30) + (Bytes{128} << 20);
