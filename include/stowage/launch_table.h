@@ -67,6 +67,22 @@
 //   attention_backward              qkv, out, log_sum_exp, dout[N,HD] (, seen | begins) the same
 //                                     -> dqkv[N,(H+2K)D] (, workspace): gradients of a key head are summed
 //                                     over its query heads in their order
+//   attention_scores                qkv, log_sum_exp (, seen) -> scores A[N],           attention's, but no
+//                                     workspace A[N/S,H,S]: the sum over heads and        window, documents
+//                                     queries of the probability that a token has as a key, before dropout.
+//                                     Queries where seen is 0 do not count, and such tokens' scores are 0. A
+//                                     head's probabilities are added in a fixed order, the heads' sums in a
+//                                     tree of adjacent pairs, where missing heads are 0. Like tokens, seen
+//                                     is the whole batch's
+//   top_tokens                      scores A[N] (, seen i32[N]) -> rows i32[N/S*K]:     sequence, keep = K
+//                                     of each sample the K tokens with the highest scores, as numbers below
+//                                     N, in rising order. Of equal scores the first comes first; NaN stands
+//                                     behind every score, and tokens where seen is 0 behind all others.
+//                                     Like tokens, seen is the whole batch's
+//   take_rows                       x[N,C], rows i32[M] -> y[M,C]: these rows of x. In rows, here and
+//                                     below, are numbers below N that rise
+//   take_rows_backward              dy[M,C], rows -> dx[N,C]: dy in these rows, 0 in the others
+//   add_rows                        x[N,C], y[M,C], rows -> x (may alias x), plus y in these rows
 //   dropout                         x -> y (may alias x); its backward is itself on dy  probability, key
 //   add                             a, b -> a + b; with the attributes, a + dropout(b)  (probability, key)
 //   accumulate                      a, b -> a + b (may alias a)
@@ -146,7 +162,7 @@
 // that is 0 where it is not there, so that splitting the batch changes no mask.
 // Attributes `key`, `sequence`, `heads`, `key_heads`, `causal`, `window`, `documents`, `padding_at_end`,
 // `chunk`, `first_row`, `vocabulary`, `transposed`, `rows`, `count`, `original_positions`, `pieces`, `piece`
-// and `bits` are integers; the others are doubles unless quoted.
+// `bits` and `keep` are integers; the others are doubles unless quoted.
 // The kernels of a pipeline's stages, of which no table here has code:
 //   receive           -> values...: as another stage has sent them in this step
 //   send              values... -> (nothing): to the stages that receive them

@@ -114,6 +114,23 @@ Value rotary(GraphBuilder& builder, std::string name, Value qkv, const RotaryOpt
 // Softmax in one pass with its log-sum-exp saved (Dao et al., "FlashAttention"), so that probabilities are
 // never stored.
 Value attention(GraphBuilder& builder, std::string name, Value qkv, const AttentionOptions& options);
+// attention, and behind it the attention that each token received: the sum over heads and queries of its
+// probability as a key, before dropout. Queries at padding do not count, and padding's scores are 0. No
+// gradient goes through the scores. Takes neither a window nor documents. `scores`: f32 (f64 for f64) [N]
+struct ScoredAttention {
+  Value y, scores;
+};
+ScoredAttention scored_attention(GraphBuilder& builder, std::string name, Value qkv,
+                                 const AttentionOptions& options);
+// Chooses the `keep` tokens of each sample with the highest scores; of equal scores the first. Tokens where
+// `seen`, i32 [batch * sequence] or empty, is 0 stand behind all others. -> i32 [N / sequence * keep]: their
+// rows within the micro-batch, in rising order
+Value top_tokens(GraphBuilder& builder, std::string name, Value scores, Value seen, std::int64_t sequence,
+                 std::int64_t keep);
+// x[N,C], rows[M] of top_tokens. -> [M,C]: these rows of x
+Value take_rows(GraphBuilder& builder, std::string name, Value x, Value rows);
+// x[N,C], y[M,C]. -> x, with row i of y added to row rows[i]
+Value add_rows(GraphBuilder& builder, std::string name, Value x, Value y, Value rows);
 // Adds no op if the probability is 0.
 Value dropout(GraphBuilder& builder, std::string name, Value x, double probability);
 Value add(GraphBuilder& builder, std::string name, Value a, Value b);

@@ -12,19 +12,20 @@
 #include "stowage/error.h"
 
 namespace stowage::cuda {
-namespace {
 
-void require_width(const AttentionShape& shape) {
+void require_head_width(const AttentionShape& shape) {
   if (shape.head_width() <= widest_head) return;
   throw InvalidInput(
       fmt::format("attention: heads of {} elements; the CUDA kernels take up to {}: use more heads",
                   shape.head_width(), widest_head));
 }
 
+namespace {
+
 // Calls `cudnn`, which enqueues the work or returns why it does not; then `own` enqueues it.
 template <class Cudnn, class Own>
 void in_half(const AttentionShape& shape, bool backward, Cudnn cudnn, Own own) {
-  require_width(shape);
+  require_head_width(shape);
   if (const AttentionChoice choice = attention_choice(); choice != AttentionChoice::own) {
     const std::string_view refusal = cudnn();
     if (refusal.empty()) return count_attention(AttentionMethod::cudnn);
@@ -37,7 +38,7 @@ void in_half(const AttentionShape& shape, bool backward, Cudnn cudnn, Own own) {
 // There is no choice for f32: cuDNN has no kernel for it.
 template <class Own>
 void in_f32(const AttentionShape& shape, Own own) {
-  require_width(shape);
+  require_head_width(shape);
   own();
   count_attention(AttentionMethod::plain);
 }

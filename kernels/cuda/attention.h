@@ -48,6 +48,8 @@ struct AttentionShape {
 };
 
 inline constexpr std::int64_t widest_head = 256;
+// Throws InvalidInput for wider heads.
+void require_head_width(const AttentionShape& shape);
 
 // qkv[N, packed width] holds queries, keys and values side by side, each split in heads.
 // out[N, width] = dropout(softmax(q k^T / sqrt(head width))) v; log_sum_exp f32[samples, heads, sequence] of

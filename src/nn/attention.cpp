@@ -96,9 +96,24 @@ Bytes fused_backward_bytes(const GraphBuilder& builder, std::int64_t samples, st
   return static_cast<Bytes>(heads) * (2 * length * length + 4 * length + gradients) + padding;
 }
 
-}  // namespace
+// Floating-point operations of one product of queries and keys (or of probabilities and values), and of the
+// softmax.
+struct Work {
+  double product, softmax;
 
-Value attention(GraphBuilder& builder, std::string name, Value qkv, const AttentionOptions& options) {
+  Work(const GraphBuilder& builder, Value y, Value log_sum_exp, const AttentionOptions& options) {
+    const double keys = keys_per_query(options);
+    product = 2 * elements(builder, y) * keys;
+    softmax = 5 * elements(builder, log_sum_exp) * keys;
+  }
+};
+
+struct Attended {
+  Value y, log_sum_exp;
+  Attributes attributes;
+};
+
+Attended attend(GraphBuilder& builder, const std::string& name, Value qkv, const AttentionOptions& options) {
   require_fit(builder, name, qkv, options);
   std::int64_t tokens = builder.tensor(qkv).shape[0];
   std::int64_t width =
@@ -113,9 +128,7 @@ Value attention(GraphBuilder& builder, std::string name, Value qkv, const Attent
   const Value optional = options.begins ? options.begins : options.seen;
   if (optional) attributes.merge(token_slice(builder, tokens));
 
-  double keys = keys_per_query(options);
-  double product = 2 * elements(builder, y) * keys;  // queries by keys, or probabilities by values
-  double softmax = 5 * elements(builder, log_sum_exp) * keys;
+  const Work work(builder, y, log_sum_exp, options);
   auto backward = [=](GraphBuilder& b, const std::vector<Value>& gradients) {
     Value dqkv = b.gradient_like(qkv);
     std::vector<Value> writes{dqkv};
@@ -130,15 +143,49 @@ Value attention(GraphBuilder& builder, std::string name, Value qkv, const Attent
           std::move(reads),
           std::move(writes),
           {},
-          {5 * product + 2 * softmax, 0}});
+          {5 * work.product + 2 * work.softmax, 0}});
     b.add_gradient(qkv, dqkv, true);
   };
   std::vector<Value> reads{qkv};
   if (optional) reads.push_back(optional);
-  builder.op(
-      {name, "attention", attributes, std::move(reads), {y, log_sum_exp}, {}, {2 * product + softmax, 0}},
-      backward);
-  return y;
+  builder.op({name,
+              "attention",
+              attributes,
+              std::move(reads),
+              {y, log_sum_exp},
+              {},
+              {2 * work.product + work.softmax, 0}},
+             backward);
+  return {y, log_sum_exp, attributes};
+}
+
+}  // namespace
+
+Value attention(GraphBuilder& builder, std::string name, Value qkv, const AttentionOptions& options) {
+  return attend(builder, name, qkv, options).y;
+}
+
+// The op has no backward rule, so the builder refuses a loss that depends on the scores.
+ScoredAttention scored_attention(GraphBuilder& builder, std::string name, Value qkv,
+                                 const AttentionOptions& options) {
+  require(options.window == 0 && !options.begins, name,
+          "scores take neither a window nor documents; leave them out");
+  const Attended attended = attend(builder, name, qkv, options);
+  const Value scores =
+      builder.activation(name + ".scores", {builder.tensor(qkv).shape[0]}, builder.sum_type());
+  const Value by_head =
+      builder.workspace(name + ".scores.by_head", builder.tensor(attended.log_sum_exp).bytes());
+  std::vector<Value> reads{qkv, attended.log_sum_exp};
+  if (options.seen) reads.push_back(options.seen);
+  const Work work(builder, attended.y, attended.log_sum_exp, options);
+  builder.op({name + ".scores",
+              "attention_scores",
+              attended.attributes,
+              std::move(reads),
+              {scores, by_head},
+              {},
+              {work.product + work.softmax, 0}});
+  return {attended.y, scores};
 }
 
 }  // namespace stowage::nn

@@ -2,10 +2,12 @@
 #include <limits>
 
 #include "kernels/cpu/attention.h"
+#include "kernels/cpu/attention_scores.h"
 #include "kernels/cpu/codec.h"
 #include "kernels/cpu/cross_entropy.h"
 #include "kernels/cpu/elementwise.h"
 #include "kernels/cpu/embedding.h"
+#include "kernels/cpu/kept_rows.h"
 #include "kernels/cpu/layer_norm.h"
 #include "kernels/cpu/linear.h"
 #include "kernels/cpu/linear_cross_entropy.h"
@@ -15,6 +17,7 @@
 #include "src/nn/cpu_adapter.h"
 #include "src/nn/gated_adapters.h"
 #include "src/nn/head_adapters.h"
+#include "src/nn/kept_adapters.h"
 #include "src/nn/rotary_adapters.h"
 #include "src/nn/transformer_adapters.h"
 #include "stowage/bytes.h"
@@ -28,6 +31,8 @@ struct CpuKernels {
   using LinearShape = cpu::LinearShape;
   using FirstTokenShape = cpu::FirstTokenShape;
   using AttentionShape = cpu::AttentionShape;
+  using TopTokensShape = cpu::TopTokensShape;
+  using KeptRows = cpu::KeptRows;
   using Logits = cpu::Logits;
   using LogitBlock = cpu::LogitBlock;
   using GeluForm = cpu::GeluForm;
@@ -105,6 +110,12 @@ struct CpuKernels {
                                  const Sum<T>* log_sum_exp, const T* dout, T* dqkv, void*, std::size_t) {
     cpu::attention_backward(shape, qkv, out, log_sum_exp, dout, dqkv);
   }
+
+  static void attention_scores(void*, auto... of) { cpu::attention_scores(of...); }
+  static void top_tokens(void*, auto... of) { cpu::top_tokens(of...); }
+  static void take_rows(void*, auto... of) { cpu::take_rows(of...); }
+  static void take_rows_backward(void*, auto... of) { cpu::take_rows_backward(of...); }
+  static void add_rows(void*, auto... of) { cpu::add_rows(of...); }
 
   static void rotary(void*, const RotaryShape& shape, auto... of) { cpu::rotary(shape, of...); }
   static void rotary_backward(void*, const RotaryShape& shape, auto... of) {
@@ -196,6 +207,7 @@ void add_transformer_kernels(LaunchTable& table) {
   nn::RotaryAdapters<CpuKernels>::add_to(table);
   nn::HeadAdapters<CpuKernels>::add_to(table);
   nn::CodecAdapters<CpuKernels>::add_to(table);
+  nn::KeptAdapters<CpuKernels>::add_to(table);
 }
 
 }  // namespace stowage::cpu

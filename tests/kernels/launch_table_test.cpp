@@ -579,5 +579,47 @@ TEST(LaunchInput, FirstTokensNeedWholeSequences) {
   EXPECT_THAT(first.complaint(), testing::HasSubstr("whole sequences"));
 }
 
+// Two tokens of four are kept; queries, keys and values are one wide.
+TEST(LaunchTable, RefusesKeptTokensThatDoNotFit) {
+  const auto scores = [](Attributes more, std::int64_t tokens) {
+    Attributes attributes{{"heads", std::int64_t{1}},
+                          {"sequence", std::int64_t{4}},
+                          {"causal", std::int64_t{1}},
+                          {"dropout", 0.0},
+                          {"key", std::int64_t{0}}};
+    attributes.merge(more);
+    std::vector<float> qkv(12), sums(4), by_head(4), result(4);
+    Launcher of("attention_scores", attributes);
+    of.read(qkv, {4, 3});
+    of.read(sums, {1, 1, 4});
+    of.write(result, {tokens});
+    of.write(by_head, {4});
+    return of.complaint();
+  };
+  EXPECT_EQ(scores({}, 4), "");
+  EXPECT_THAT(scores({}, 3), testing::HasSubstr("a score of each token"));
+  EXPECT_THAT(scores({{"window", std::int64_t{2}}}, 4), testing::HasSubstr("neither a window nor documents"));
+  const auto top = [](std::int64_t keep, std::int64_t kept) {
+    std::vector<float> given{3, 1, 2, 4};
+    std::vector<std::int32_t> rows(4);
+    Launcher of("top_tokens", {{"sequence", std::int64_t{4}}, {"keep", keep}});
+    of.read(given, {4});
+    of.write(rows, {kept});
+    return of.complaint();
+  };
+  EXPECT_EQ(top(2, 2), "");
+  for (const auto& [keep, kept] : {std::pair<std::int64_t, std::int64_t>{5, 5}, {2, 3}})
+    EXPECT_THAT(top(keep, kept), testing::HasSubstr("a row for each token that it keeps"));
+  for (const char* kernel : {"take_rows", "take_rows_backward"}) {
+    std::vector<float> x(8);
+    std::vector<std::int32_t> rows{0, 1, 2};
+    Launcher of(kernel, {});
+    of.read(x, {2, 2});
+    of.read(rows, {3});
+    of.write(x, {2, 2});
+    EXPECT_THAT(of.complaint(), testing::HasSubstr("needs a number for each kept row")) << kernel;
+  }
+}
+
 }  // namespace
 }  // namespace stowage

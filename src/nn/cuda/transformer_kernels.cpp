@@ -2,11 +2,13 @@
 #include "src/nn/transformer_adapters.h"
 
 #include "kernels/cuda/attention.h"
+#include "kernels/cuda/attention_scores.h"
 #include "kernels/cuda/codec.h"
 #include "kernels/cuda/column_sum.h"
 #include "kernels/cuda/cross_entropy.h"
 #include "kernels/cuda/elementwise.h"
 #include "kernels/cuda/embedding.h"
+#include "kernels/cuda/kept_rows.h"
 #include "kernels/cuda/layer_norm.h"
 #include "kernels/cuda/linear.h"
 #include "kernels/cuda/rotary.h"
@@ -15,6 +17,7 @@
 #include "src/nn/cuda/adapter.h"
 #include "src/nn/gated_adapters.h"
 #include "src/nn/head_adapters.h"
+#include "src/nn/kept_adapters.h"
 #include "src/nn/rotary_adapters.h"
 
 namespace stowage::cuda {
@@ -25,6 +28,8 @@ struct CudaKernels {
   using LinearShape = cuda::LinearShape;
   using FirstTokenShape = cuda::FirstTokenShape;
   using AttentionShape = cuda::AttentionShape;
+  using TopTokensShape = cuda::TopTokensShape;
+  using KeptRows = cuda::KeptRows;
   using Logits = cuda::Logits;
   using LogitBlock = cuda::LogitBlock;
   using GeluForm = cuda::GeluForm;
@@ -97,6 +102,12 @@ struct CudaKernels {
   static void attention_backward(void* stream, const AttentionShape& shape, const T* qkv, auto... rest) {
     cuda::attention_backward(shape, AttentionGradient<T>{qkv, rest...}, stream);
   }
+
+  static void attention_scores(void* stream, auto... of) { cuda::attention_scores(of..., stream); }
+  static void top_tokens(void* stream, auto... of) { cuda::top_tokens(of..., stream); }
+  static void take_rows(void* stream, auto... of) { cuda::take_rows(of..., stream); }
+  static void take_rows_backward(void* stream, auto... of) { cuda::take_rows_backward(of..., stream); }
+  static void add_rows(void* stream, auto... of) { cuda::add_rows(of..., stream); }
 
   static void rotary(void* stream, const RotaryShape& shape, auto... of) {
     cuda::rotary(shape, of..., stream);
@@ -174,6 +185,7 @@ void add_transformer_kernels(LaunchTable& table) {
   nn::RotaryAdapters<CudaKernels>::add_to(table);
   nn::HeadAdapters<CudaKernels>::add_to(table);
   nn::CodecAdapters<CudaKernels>::add_to(table);
+  nn::KeptAdapters<CudaKernels>::add_to(table);
 }
 
 }  // namespace stowage::cuda

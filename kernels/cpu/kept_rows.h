@@ -1,0 +1,40 @@
+// A choice of each sample's tokens by their scores, and the rows of the chosen tokens: taken out of a tensor
+// and added back to it.
+#pragma once
+
+#include <cstdint>
+
+namespace stowage::cpu {
+
+struct TopTokensShape {
+  std::int64_t samples = 0, sequence = 1;
+  std::int64_t keep = 1;  // tokens of a sample that are kept, at most `sequence`
+  // [samples, sequence]: tokens where it is 0 stand behind all others. Null: all are seen.
+  const std::int32_t* seen = nullptr;
+};
+
+// rows[samples * keep]: the numbers of the tokens with the highest scores of their sample, counted through
+// all samples, in rising order. Of equal scores the lower position comes first; NaN stands behind every
+// score. A: float or double.
+template <class A>
+void top_tokens(const TopTokensShape& shape, const A* scores, std::int32_t* rows);
+
+// Some rows of a matrix [tokens, width]: `kept` numbers of rows. The functions throw InvalidInput unless the
+// numbers rise and lie in [0, tokens).
+struct KeptRows {
+  std::int64_t tokens = 0, kept = 0, width = 0;
+};
+
+// y[kept, width] = the rows of x[tokens, width]
+template <class T>
+void take_rows(const KeptRows& shape, const T* x, const std::int32_t* rows, T* y);
+
+// dx[tokens, width] = dy[kept, width] in these rows, 0 in the others
+template <class T>
+void take_rows_backward(const KeptRows& shape, const T* dy, const std::int32_t* rows, T* dx);
+
+// to[tokens, width] = x, plus y[kept, width] in these rows; `to` may be x
+template <class T>
+void add_rows(const KeptRows& shape, const T* x, const T* y, const std::int32_t* rows, T* to);
+
+}  // namespace stowage::cpu
