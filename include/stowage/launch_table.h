@@ -161,7 +161,7 @@
 // (e / 4, step), word e % 4. An op's element 0 is the batch's element `first_element`, an integer attribute
 // that is 0 where it is not there, so that splitting the batch changes no mask.
 // Attributes `key`, `sequence`, `heads`, `key_heads`, `causal`, `window`, `documents`, `padding_at_end`,
-// `chunk`, `first_row`, `vocabulary`, `transposed`, `rows`, `count`, `original_positions`, `pieces`, `piece`
+// `chunk`, `first_row`, `vocabulary`, `transposed`, `rows`, `count`, `original_positions`, `pieces`, `piece`,
 // `bits` and `keep` are integers; the others are doubles unless quoted.
 // The kernels of a pipeline's stages, of which no table here has code:
 //   receive           -> values...: as another stage has sent them in this step

@@ -18,6 +18,8 @@ constexpr std::int64_t segments = 2;
 struct Trunk {
   Value sum;
   std::string norm, parameter;  // empty: none
+  // The rows that the next MLP works on, chosen by the attention before it; empty: all.
+  Value rows{};
 };
 
 // Builds one op after the other. Parameters have the names of models.h; ops have shorter names.
@@ -48,35 +50,53 @@ struct Encoder {
   Value normed(const Trunk& trunk) const {
     return trunk.norm.empty() ? trunk.sum : norm(trunk.norm, trunk.parameter, trunk.sum);
   }
-  Trunk join(const std::string& branch, const std::string& parameter, Value x, Value y) const {
-    Value sum = nn::add_dropout(builder, branch + ".residual", x, y, config.dropout);
+  // `rows`: those of x that y belongs to; empty: all.
+  Trunk join(const std::string& branch, const std::string& parameter, Value x, Value y,
+             Value rows = {}) const {
+    const std::string name = branch + ".residual";
+    if (rows) y = nn::dropout(builder, branch + ".dropout", y, config.dropout);
+    Value sum =
+        rows ? nn::add_rows(builder, name, x, y, rows) : nn::add_dropout(builder, name, x, y, config.dropout);
     return {sum, branch + ".norm", parameter + ".LayerNorm"};
   }
 
+  // The result of attention, and the rows that the layer's MLP works on; empty if it works on all.
+  struct Attended {
+    Value y, rows{};
+  };
+  Attended attend(const std::string& name, Value qkv, Value seen) const {
+    const nn::AttentionOptions options{.heads = config.heads,
+                                       .sequence = config.sequence,
+                                       .causal = false,
+                                       .dropout = config.attention_dropout.value_or(config.dropout),
+                                       .seen = seen,
+                                       .padding_at_end = config.padding_at_end};
+    const std::int64_t kept = kept_tokens(config);
+    if (kept == config.sequence) return {nn::attention(builder, name, qkv, options)};
+    const auto [y, scores] = nn::scored_attention(builder, name, qkv, options);
+    return {y, nn::top_tokens(builder, name + ".kept", scores, seen, config.sequence, kept)};
+  }
   Trunk attention(const std::string& layer, std::uint32_t part, const Trunk& trunk, Value seen) const {
     const std::string name = layer + "attention";
     const std::string parameter = "bert.encoder." + name;
     builder.begin_unit(name, part);
     Value x = normed(trunk);
     Value qkv = linear(name + ".qkv", parameter + ".self.query_key_value", x, config.width, 3 * config.width);
-    Value y = nn::attention(builder, name, qkv,
-                            {.heads = config.heads,
-                             .sequence = config.sequence,
-                             .causal = false,
-                             .dropout = config.attention_dropout.value_or(config.dropout),
-                             .seen = seen,
-                             .padding_at_end = config.padding_at_end});
-    y = linear(name + ".output", parameter + ".output.dense", y, config.width, config.width);
-    return join(name, parameter + ".output", x, y);
+    const auto [attended, rows] = attend(name, qkv, seen);
+    Value y = linear(name + ".output", parameter + ".output.dense", attended, config.width, config.width);
+    Trunk joined = join(name, parameter + ".output", x, y);
+    joined.rows = rows;
+    return joined;
   }
   Trunk mlp(const std::string& layer, std::uint32_t part, const Trunk& trunk) const {
     const std::string name = layer + "mlp";
     const std::string parameter = "bert.encoder." + layer;
     builder.begin_unit(name, part);
     Value x = normed(trunk);
-    Value y = linear_gelu(name + ".up", parameter + "intermediate.dense", x, 4 * config.width);
+    Value kept = trunk.rows ? nn::take_rows(builder, name + ".kept", x, trunk.rows) : x;
+    Value y = linear_gelu(name + ".up", parameter + "intermediate.dense", kept, 4 * config.width);
     y = linear(name + ".down", parameter + "output.dense", y, 4 * config.width, config.width);
-    return join(name, parameter + "output", x, y);
+    return join(name, parameter + "output", x, y, trunk.rows);
   }
 
   Trunk embedding(std::uint32_t part, const BuiltModel& model, Value table, Value positions) const {

@@ -111,6 +111,16 @@ void require_dropouts(const Checker& checker, const ModelConfig& sizes) {
                     fmt::format("{} {} is outside [0, 1); choose one inside", name, value));
 }
 
+void require_share(const Checker& checker, const ModelConfig& sizes) {
+  checker.require(sizes.keep_tokens > 0 && sizes.keep_tokens <= 1,
+                  fmt::format("keep_tokens {} is outside (0, 1]; give a share of the tokens, or 1 for all",
+                              sizes.keep_tokens));
+  checker.require(sizes.keep_tokens == 1 || checker.model == bert_family.name,
+                  fmt::format("keep_tokens is {}, and a token's score comes from later tokens, so the loss "
+                              "would know the future; give 1",
+                              sizes.keep_tokens));
+}
+
 }  // namespace
 
 void require_valid(std::string_view model, const ModelConfig& sizes) {
@@ -119,6 +129,7 @@ void require_valid(std::string_view model, const ModelConfig& sizes) {
   require_in_range(checker, sizes);
   require_heads(checker, sizes);
   require_dropouts(checker, sizes);
+  require_share(checker, sizes);
   checker.require(sizes.epsilon > 0 && std::isfinite(sizes.epsilon),
                   fmt::format("epsilon {} is not above 0; give a small one, as 1e-5", sizes.epsilon));
   checker.require(sizes.padded_vocabulary == 0 || sizes.padded_vocabulary >= sizes.vocabulary,
@@ -169,6 +180,13 @@ std::int64_t width_of_head(const ModelConfig& config) {
 }
 std::int64_t width_of_mlp(const ModelConfig& config) {
   return config.inner == 0 ? 4 * config.width : config.inner;
+}
+
+std::int64_t kept_tokens(const ModelConfig& config) {
+  const double product = config.keep_tokens * static_cast<double>(config.sequence);
+  const double nearest = std::round(product);
+  const bool is_whole = std::abs(product - nearest) <= 0x1p-40 * nearest;
+  return static_cast<std::int64_t>(is_whole ? nearest : std::ceil(product));
 }
 
 std::int64_t rows_of_vocabulary(const ModelConfig& config) {

@@ -29,6 +29,10 @@ std::int64_t heads_of_keys(const ModelConfig& config);
 std::int64_t width_of_head(const ModelConfig& config);
 std::int64_t width_of_mlp(const ModelConfig& config);
 
+// Tokens of a sample that a layer's MLP works on: the share `keep_tokens` of the sequence, rounded up. A
+// product within 2^-40 of a whole number, relatively, is that number: 0.07 * 100 keeps 7.
+std::int64_t kept_tokens(const ModelConfig& config);
+
 // Rows of the embedding's table: the vocabulary, padded.
 std::int64_t rows_of_vocabulary(const ModelConfig& config);
 // Rows of a block of it; all rows where the table is whole.

@@ -139,6 +139,17 @@ TEST(MicroBatches, BertInPretrainingHasTheLossAndGradientsOfTheWholeBatch) {
   }
 }
 
+TEST(MicroBatches, BertThatKeepsTokensHasTheLossAndGradientsOfTheWholeBatch) {
+  auto config = small(1, 0.25, 5);
+  config.pretraining = true;
+  config.keep_tokens = 0.5;
+  const Gradients whole = gradients_of(bert_family, config);
+  for (std::int64_t parts : {2, 4}) {
+    config.micro_batches = parts;
+    expect_equal_up_to_rounding(gradients_of(bert_family, config), whole);
+  }
+}
+
 // Random numbers come in groups of four, and these parts draw for no multiple of four elements: attention in
 // all, and what else drops in the second.
 TEST(MicroBatches, DropTheSameElementsWhereverTheBatchIsCut) {
