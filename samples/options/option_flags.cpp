@@ -60,6 +60,12 @@ void add_model(CLI::App& app, Options& options, RawOptions& raw) {
         ->check(quiet(CLI::Range(std::int64_t{0}, most_of_others)))
         ->default_str("")
         ->type_name("N");
+  app.add_option(
+         "--keep-tokens", model.keep_tokens,
+         "of a BERT: the share of each sample's tokens that each MLP works on, above 0 and at most 1: "
+         "those that received the most attention; the others pass by on the residual; bits depend on it")
+      ->group("Model")
+      ->type_name("SHARE");
   app.add_option("--dropout", model.dropout, "probability of dropping an activation")
       ->group("Model")
       ->check(quiet(CLI::Range(0.0, 0.99)))

@@ -123,6 +123,9 @@ void check_together(const Options& options) {
         "--width {} is not divisible by --heads {}: choose a width that is a multiple, such as {}",
         model.width, model.heads, (model.width / model.heads + 1) * model.heads));
   }
+  if (!(model.keep_tokens > 0 && model.keep_tokens <= 1))
+    throw InvalidInput(
+        fmt::format("--keep-tokens {}: give a share of the tokens above 0 and at most 1", model.keep_tokens));
   if (model.batch % model.micro_batches != 0) {
     throw InvalidInput(
         fmt::format("--micro-batches {} does not divide --batch {}: choose a divisor, or another batch",

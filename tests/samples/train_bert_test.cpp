@@ -103,6 +103,35 @@ TEST_F(TrainBert, SameNumbersUnderAnotherPlanAndFromACheckpoint) {
   expect_refused(small({"--resume", second, "--evaluation-share", "0.3"}), {"'configuration.data.text'"});
 }
 
+TEST_F(TrainBert, KeepsTheShareOfTokensThatARunBeganWith) {
+  const std::string dir = folder_.file("checkpoints");
+  const auto half = [&](Words more) {
+    more.insert(more.end(), {"--keep-tokens", "0.5", "--evaluate-every", "3"});
+    return small(more);
+  };
+  const ProgramResult result = run_well(half({"--weights", folder_.file("whole"), "--log", log_}));
+  EXPECT_THAT(result.output, HasSubstr("evaluation    masked tokens: loss "));
+  run_well(
+      half({"--policy", "layer-stream", "--threads", "1", "--checkpoint", dir, "--checkpoint-every", "2"}));
+  const std::string second = list_checkpoints(dir).back().path;
+  EXPECT_EQ(Checkpoint(second).state().configuration.at("model.keep_tokens"), "0.5");
+  run_well(half({"--resume", second, "--weights", folder_.file("resumed")}));
+  EXPECT_EQ(contents_of(folder_.file("resumed")), contents_of(folder_.file("whole")));
+  for (const Words& other : {Words{"--keep-tokens", "1"}, {"--keep-tokens", "0.25"}, {}}) {
+    Words words{"--resume", second, "--evaluate-every", "3"};
+    words.insert(words.end(), other.begin(), other.end());
+    expect_refused(small(words), {"'configuration.model.keep_tokens'"});
+  }
+}
+
+// As files from before there was such a field.
+TEST_F(TrainBert, ACheckpointOfAllTokensDoesNotSaySo) {
+  const std::string dir = folder_.file("checkpoints");
+  run_well(small({"--keep-tokens", "1", "--checkpoint", dir}));
+  const std::string last = list_checkpoints(dir).front().path;
+  EXPECT_FALSE(Checkpoint(last).state().configuration.contains("model.keep_tokens"));
+}
+
 TEST_F(TrainBert, LearnsWhatIsMasked) {
   run_well(small({"--steps", "150", "--learning-rate", "0.01", "--dropout", "0", "--batch", "16", "--log",
                   log_, "--evaluate-every", "150"}));

@@ -150,6 +150,7 @@ TEST_F(TrainGptMistakes, ARunThatCannotBeginLeavesNoFolder) {
 }
 
 TEST_F(TrainGptMistakes, AFlagThatWouldDoNothingIsRefused) {
+  expect_refused({"--keep-tokens", "0.5"}, {"gpt: keep_tokens is 0.5", "the loss would know the future"});
   expect_refused({"--checkpoint-every", "5"}, {"--checkpoint-every: ", "without --checkpoint;"});
   expect_refused({"--keep", "2"}, {"--keep: ", "without --checkpoint;"});
   expect_refused({"--temperature", "1"}, {"--temperature: ", "without --generate;"});

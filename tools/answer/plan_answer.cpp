@@ -124,8 +124,10 @@ Json limit(Bytes bytes) { return bytes == unlimited ? Json() : Json(bytes); }
 
 std::string describe(const ModelSpec& spec) {
   const ModelConfig& sizes = spec.config;
-  return fmt::format("{}, {} layers, width {}, heads {}, vocabulary {}", spec.family->name, sizes.layers,
-                     sizes.width, sizes.heads, sizes.vocabulary);
+  const std::string kept =
+      sizes.keep_tokens == 1 ? "" : fmt::format(", {} of the tokens in MLPs", sizes.keep_tokens);
+  return fmt::format("{}, {} layers, width {}, heads {}, vocabulary {}{}", spec.family->name, sizes.layers,
+                     sizes.width, sizes.heads, sizes.vocabulary, kept);
 }
 
 void PlanQuestion::take_budget(std::optional<Bytes> device, std::optional<Bytes> host, int devices) {
@@ -329,6 +331,7 @@ Json to_json(const PlanQuestion& question, const PlanAnswer& answer) {
                      {"gradient_groups", model.gradient_groups},
                      {"type", to_string(question.model->type)}};
     if (model.code_activations) json["model"]["code_activations"] = coding_word(model.code_activations);
+    if (model.keep_tokens != 1) json["model"]["keep_tokens"] = model.keep_tokens;
   }
   if (!question.machine.empty()) json["machine"] = question.machine;
   return json;

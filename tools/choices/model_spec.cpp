@@ -134,6 +134,15 @@ std::int64_t table_rows(const ModelFamily& family, const std::string& text) {
   return text == "0" ? 0 : parse_count("--table-rows (0: whole tables)", text);
 }
 
+double share_of_tokens(const std::string& text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || !(value > 0 && value <= 1))
+    throw InvalidInput(
+        fmt::format("--keep-tokens: \"{}\" is no share of the tokens above 0 and at most 1", text));
+  return value;
+}
+
 // Takes the sizes of the model from `model`, and those of the run from the words.
 ModelSpec complete(const ModelFamily& family, const ModelConfig& model, const ModelWords& words,
                    DataType type) {
@@ -144,6 +153,7 @@ ModelSpec complete(const ModelFamily& family, const ModelConfig& model, const Mo
   config.batch = count_or("--batch", words.batch, config.batch);
   if (!words.head_chunk.empty()) config.head_tokens = parse_count("--head-chunk", words.head_chunk);
   if (!words.table_rows.empty()) config.table_rows = table_rows(family, words.table_rows);
+  if (!words.keep_tokens.empty()) config.keep_tokens = share_of_tokens(words.keep_tokens);
   if (!words.devices.empty()) config.ranks = parse_count("--devices", words.devices, most_devices);
   config.gradient_groups = count_or("--gradient-groups", words.gradient_groups, config.ranks);
   config.micro_batches = count_or("--micro-batches", words.micro_batches,
@@ -210,6 +220,7 @@ void refuse_strays(const ModelWords& words) {
             {"--type", &words.type},
             {"--head-chunk", &words.head_chunk},
             {"--table-rows", &words.table_rows},
+            {"--keep-tokens", &words.keep_tokens},
             {"--moments", &words.moments},
             {"--code-activations", &words.code_activations},
             {"--devices", &words.devices}}}) {

@@ -37,7 +37,7 @@ struct ModelWords {
   std::string bert{};   // LAYERSxWIDTH, base or large
   std::string model{};  // path of a folder with config.json, one of published_names() or of named_gpt_sizes()
   std::string heads{}, sequence{}, batch{}, micro_batches{}, gradient_groups{}, vocabulary{}, type{},
-      head_chunk{}, table_rows{}, moments{}, devices{}, code_activations{};
+      head_chunk{}, table_rows{}, keep_tokens{}, moments{}, devices{}, code_activations{};
   bool clips = true;  // gradients are clipped by their norm
 };
 

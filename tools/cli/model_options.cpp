@@ -36,6 +36,9 @@ void add_shape_options(CLI::App& app, const char* group, ModelWords& words) {
            "N");
   add_word(app, group, "--table-rows", words.table_rows,
            "rows of a block of the embedding and head of a Llama or its relatives, 0: whole (16384)", "N");
+  add_word(app, group, "--keep-tokens", words.keep_tokens,
+           "of a BERT: the share of each sample's tokens that each MLP works on, above 0 and at most 1 (1)",
+           "SHARE");
   add_word(app, group, "--moments", words.moments,
            "type of AdamW's moments of matrices: f32 (as it is), bf16 or 8bit, which give other numbers",
            "NAME");

@@ -166,6 +166,7 @@ void require_costs_alone(const ParallelCommand& command) {
                                      {"--vocabulary", &words.vocabulary},
                                      {"--head-chunk", &words.head_chunk},
                                      {"--table-rows", &words.table_rows},
+                                     {"--keep-tokens", &words.keep_tokens},
                                      {"--moments", &words.moments},
                                      {"--code-activations", &words.code_activations},
                                      {"--type", &words.type}})

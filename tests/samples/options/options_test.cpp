@@ -230,6 +230,10 @@ TEST(Options, RefusalsNameTheFlag) {
   expect_refused({"--learning-rate", "nan"}, {"--learning-rate", "nan"});
   expect_refused({"--learning-rate", "-1"}, {"--learning-rate", "-1"});
   expect_refused({"--dropout", "1.5"}, {"--dropout", "1.5"});
+  for (const char* share : {"0", "1.5", "nan", "-0.5"})
+    expect_refused({"--data", "x", "--keep-tokens", share},
+                   {"--keep-tokens " + std::string(share) + ": give a"});
+  expect_refused({"--keep-tokens", "half"}, {"--keep-tokens", "half"});
   expect_refused({"--type", "f16"}, {"--type", "f16", "bf16", "fp16"});
   expect_refused({"--data", "x", "--type", "fp16", "--loss-scale", "3"}, {"--loss-scale 3", "power of two"});
   expect_refused({"--data", "x", "--type", "fp16", "--loss-scale", "0"}, {"--loss-scale 0", "from 1 to"});

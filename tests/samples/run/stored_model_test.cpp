@@ -68,9 +68,10 @@ TEST(FamilyFields, AreReadAsWritten) {
   config.rotary_theta = 1e6 / 3;
   config.rotary_scaling = nn::RotaryScaling{.factor = 0.1 + 8, .original_positions = 4096};
   config.windows = {0, 4096};
+  config.keep_tokens = 0.1 + 0.2;
   const auto fields = family_fields(config);
   for (const auto& [name, value] : fields) EXPECT_TRUE(is_family_field(name)) << name;
-  EXPECT_EQ(fields.size(), 9U);
+  EXPECT_EQ(fields.size(), 10U);
   ModelConfig read{.layers = 2};
   take_family_fields(fields, "state.json", read);
   EXPECT_EQ(read, config);
@@ -91,6 +92,7 @@ TEST(FamilyFields, RefuseWhatNoModelHas) {
   for (const char* value : {"nan", "inf", "1,2"}) refused("model.rotary_theta", value);
   for (const char* value : {"8,1,4", "8,1,4,0.5", "8,1,4,"}) refused("model.rotary_scaling", value);
   refused("model.windows", "0,-1");
+  for (const char* value : {"0", "1.5", "-1", "half", "0.5,1"}) refused("model.keep_tokens", value);
 }
 
 TEST(MomentsIn, AreF32WhereNothingIsSaid) {

@@ -170,6 +170,24 @@ TEST(ModelSpec, TablesOfALlamaAreInBlocksAsSaid) {
   expect_refused({.table_rows = "2"}, "--table-rows 2: a saved graph has its own");
 }
 
+TEST(ModelSpec, ABertKeepsTheTokensAsked) {
+  const auto rows = [](const std::string& share) {
+    const ModelWords words{.bert = "1x64", .sequence = "8", .batch = "2", .keep_tokens = share};
+    const Graph graph = build(model_spec(words, DataType::f32).value());
+    return graph.tensor(test::tensor_named(graph, "micro.0.layer.0.mlp.up")).shape[0];
+  };
+  EXPECT_EQ(rows(""), 8);
+  EXPECT_EQ(rows("1"), 8);
+  EXPECT_EQ(rows("0.25"), 2);
+  for (const char* share : {"0", "1.5", "nan", "half", "0.5x"})
+    expect_refused({.bert = "1x64", .keep_tokens = share},
+                   "--keep-tokens: \"" + std::string(share) + "\" is no share of the tokens above 0");
+  expect_refused({.keep_tokens = "0.5"}, "--keep-tokens 0.5: a saved graph has its own");
+  const ModelWords gpt{.gpt = "1x64", .sequence = "8", .batch = "2", .keep_tokens = "0.5"};
+  test::expect_refused([&] { build(model_spec(gpt, DataType::f32).value()); },
+                       "gpt: keep_tokens is 0.5, and");
+}
+
 TEST(ModelSpec, MomentsAreOfTheTypeAsked) {
   const auto type = [](const std::string& moments) {
     const ModelWords words{.gpt = "1x64", .sequence = "8", .batch = "2", .moments = moments};

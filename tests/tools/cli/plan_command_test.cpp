@@ -154,6 +154,27 @@ TEST_F(PlanCommandTest, PlansAModelWithoutAFile) {
   EXPECT_EQ(json["model"]["family"], "bert");
   EXPECT_EQ(json["model"]["heads"], 2);
   EXPECT_EQ(json["feasible"], true);
+  EXPECT_FALSE(json["model"].contains("keep_tokens"));
+}
+
+TEST_F(PlanCommandTest, PlansABertThatKeepsAPartOfTheTokens) {
+  name_a_model();
+  command_.model.gpt.clear();
+  command_.model.bert = "1x128";
+  command_.model.sequence = "128";
+  command_.json = true;
+  EXPECT_EQ(run(), 0);
+  const auto whole = nlohmann::json::parse(output_);
+  command_.model.keep_tokens = "0.5";
+  EXPECT_EQ(run(), 0);
+  const auto half = nlohmann::json::parse(output_);
+  EXPECT_EQ(half["model"]["keep_tokens"], 0.5);
+  EXPECT_LT(half["need_bytes"], whole["need_bytes"]);
+  EXPECT_EQ(half["parameters"], whole["parameters"]);
+  command_.json = false;
+  EXPECT_EQ(run(), 0);
+  EXPECT_THAT(output_,
+              HasSubstr("bert, 1 layers, width 128, heads 2, vocabulary 96, 0.5 of the tokens in MLPs"));
 }
 
 TEST_F(PlanCommandTest, TakesMemoryRatesAndTypeFromANamedMachine) {
