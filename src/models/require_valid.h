@@ -21,7 +21,8 @@ inline constexpr double most_step_bytes = 1e18;
 // Throws InvalidInput that begins with `model` and names the field that does not fit.
 void require_valid(std::string_view model, const ModelConfig& config);
 
-// Tells the builder the rank's micro-batches and groups, and the codes of activations. Requires a valid config.
+// Tells the builder the rank's micro-batches and groups, and the codes of activations. Requires a valid
+// config.
 void set_up(GraphBuilder& builder, const ModelConfig& config);
 
 // The sizes that a config leaves to be computed: heads of keys, width of a head and width within the MLP.

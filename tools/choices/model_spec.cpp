@@ -210,7 +210,7 @@ ModelSpec named_spec(const ModelWords& words, DataType type) {
 }
 
 void refuse_strays(const ModelWords& words) {
-  for (const auto& [option, text] : std::array<std::pair<const char*, const std::string*>, 12>{
+  for (const auto& [option, text] : std::array<std::pair<const char*, const std::string*>, 13>{
            {{"--heads", &words.heads},
             {"--sequence", &words.sequence},
             {"--batch", &words.batch},
