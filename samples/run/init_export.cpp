@@ -107,8 +107,15 @@ std::string ExportedModel::write(const Task& task, const Graph& graph, const Rea
           ? ""
           : fmt::format("; {} positions, of which those behind --sequence {} are as they were read",
                         model.config.sequence, sequence);
-  return fmt::format("\nexport        {}: safetensors and config.json{}{}{}{}\n", options_.export_folder,
-                     names, rows, rounding_of(options_), whose);
+  const std::string kept =
+      options_.model.keep_tokens == 1
+          ? ""
+          : fmt::format(
+                "; each MLP was trained on {} of the tokens, which no file says: evaluate with "
+                "--keep-tokens {}",
+                options_.model.keep_tokens, options_.model.keep_tokens);
+  return fmt::format("\nexport        {}: safetensors and config.json{}{}{}{}{}\n", options_.export_folder,
+                     names, rows, rounding_of(options_), kept, whose);
 }
 
 }  // namespace stowage::samples

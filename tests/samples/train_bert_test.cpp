@@ -115,8 +115,10 @@ TEST_F(TrainBert, KeepsTheShareOfTokensThatARunBeganWith) {
       half({"--policy", "layer-stream", "--threads", "1", "--checkpoint", dir, "--checkpoint-every", "2"}));
   const std::string second = list_checkpoints(dir).back().path;
   EXPECT_EQ(Checkpoint(second).state().configuration.at("model.keep_tokens"), "0.5");
-  run_well(half({"--resume", second, "--weights", folder_.file("resumed")}));
+  const ProgramResult resumed = run_well(
+      half({"--resume", second, "--weights", folder_.file("resumed"), "--export", folder_.file("out")}));
   EXPECT_EQ(contents_of(folder_.file("resumed")), contents_of(folder_.file("whole")));
+  EXPECT_THAT(resumed.output, HasSubstr("which no file says: evaluate with --keep-tokens 0.5"));
   for (const Words& other : {Words{"--keep-tokens", "1"}, {"--keep-tokens", "0.25"}, {}}) {
     Words words{"--resume", second, "--evaluate-every", "3"};
     words.insert(words.end(), other.begin(), other.end());

@@ -47,7 +47,11 @@ Graph graph_of(const Combination& of, BatchShare share = {}) {
   config.ranks = share.ranks;
   config.dropout = of.dropout;
   config.code_activations = of.bits;
-  if (of.family == &bert_family) config.pretraining = true;
+  if (of.family == &bert_family) {
+    config.pretraining = true;
+    config.keep_tokens = of.bits == CodeBits::four ? 0.5 : 1;
+    if (config.keep_tokens < 1) config.sequence *= 2;
+  }
   if (of.family == &llama_family) {
     config.key_heads = 1;
     config.head_width = wide ? 64 : 32;
