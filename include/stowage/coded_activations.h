@@ -30,6 +30,9 @@ inline constexpr Bytes least_coded_bytes = 64_KiB;
 // - Backward computes again, from decoded values, parameters and inputs, the results of `gelu` (also of
 //   `linear_gelu`), `tanh`, `swiglu`, `rotary` and `attention` ops: all results of an op, so that attention's
 //   log-sum-exp is that of decoded queries and keys, and rows of probabilities sum to 1.
+// - Attention that does more arithmetic than the product of its queries, keys and values, as in samples that
+// are
+//   long for their width, does not run again, and these stay exact.
 // - All else stays as it is: the half-block that makes the loss, results and statistics of norms, masks, sums
 //   with the trunk, and what crosses half-blocks. A backward op no longer writes over what it reads decoded.
 // Ids of tensors stay, and new tensors stand behind them. Names of new tensors and ops are those of the

@@ -100,9 +100,29 @@ class Coding {
       if (!is_codable(graph_.tensor(op.writes.front()))) return;
       sources_[op.writes.front()] = Source::coded;
       if (op.kernel == "linear_gelu") sources_[op.writes[1]] = Source::anew;
-    } else if (is_made_anew(op) && follows(op)) {
+    } else if (is_made_anew(op) && follows(op) && is_worth_making_anew(op)) {
       for (const TensorId id : op.writes) sources_[id] = Source::anew;
+    } else if (op.kernel == "attention") {
+      for (const TensorId id : op.reads) keep(id);
     }
+  }
+  // Attention runs again only if that costs no more than the product of its queries, keys and values.
+  bool is_worth_making_anew(const Op& op) const {
+    return op.kernel != "attention" || op.cost.flops <= product_flops(op.reads.front());
+  }
+  // Returns the arithmetic of the product that a value was made of; 0 for exact values.
+  double product_flops(TensorId id) const {
+    if (sources_[id] == Source::kept) return 0;
+    const Op& maker = graph_.op(producers_[id]);
+    return is_product(maker) ? maker.cost.flops : product_flops(maker.reads.front());
+  }
+  // Statistics of exact values do not belong to decoded ones, so that these values stay exact.
+  void keep(TensorId id) {
+    if (sources_[id] == Source::kept) return;
+    const Op& maker = graph_.op(producers_[id]);
+    for (const TensorId written : maker.writes) sources_[written] = Source::kept;
+    if (is_product(maker)) return;
+    for (const TensorId from : maker.reads) keep(from);
   }
   // True if backward can compute the op from decoded values, parameters and inputs.
   bool follows(const Op& op) const {

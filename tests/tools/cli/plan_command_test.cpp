@@ -500,7 +500,7 @@ TEST_F(PlanCommandTest, AnswersForAllCodesOfActivationsSideBySide) {
   command_.model.code_activations = "auto";
   command_.json = false;
   EXPECT_EQ(run(), 0);
-  EXPECT_THAT(output_, testing::MatchesRegex("codes .*\noff .*\n8 .*\n4 .*\n"));
+  EXPECT_THAT(output_, ::testing::MatchesRegex("codes .*\noff .*\n8 .*\n4 .*\n"));
 }
 
 TEST_F(PlanCommandTest, AllCodesAreOneQuestion) {
