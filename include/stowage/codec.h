@@ -17,6 +17,9 @@ constexpr bool has_codes(DataType type) {
   return type == DataType::f32 || type == DataType::bf16 || type == DataType::f16;
 }
 
+// The most elements of a coded array.
+inline constexpr std::int64_t most_coded_elements = std::int64_t{1} << 48;
+
 // Consecutive elements that share one header, from the first element of the array on. The last group of an
 // array may be shorter.
 inline constexpr std::int64_t code_group = 256;

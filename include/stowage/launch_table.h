@@ -79,8 +79,8 @@
 //                                     N, in rising order. Of equal scores the first comes first; NaN stands
 //                                     behind every score, and tokens where seen is 0 behind all others.
 //                                     Like tokens, seen is the whole batch's
-//   take_rows                       x[N,C], rows i32[M] -> y[M,C]: these rows of x. In rows, here and
-//                                     below, are numbers below N that rise
+//   take_rows                       x[N,C], rows i32[M] -> y[M,C]: these rows of x. `rows`, here and
+//                                     below, holds rising numbers below N
 //   take_rows_backward              dy[M,C], rows -> dx[N,C]: dy in these rows, 0 in the others
 //   add_rows                        x[N,C], y[M,C], rows -> x (may alias x), plus y in these rows
 //   dropout                         x -> y (may alias x); its backward is itself on dy  probability, key

@@ -40,7 +40,7 @@ struct CodecRates {
   double encode_bytes_per_second = 0;
   double decode_bytes_per_second = 0;
 
-  // Leaves the part of one of `users` that share the cores.
+  // Divides both rates among `users` that share the cores.
   CodecRates& operator/=(double users) {
     encode_bytes_per_second /= users;
     decode_bytes_per_second /= users;

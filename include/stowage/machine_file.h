@@ -137,7 +137,7 @@ MachineFile read_machine_file(const std::string& path);
 // the other, and host memory with all threads. Host memory in all is max(measured together, each user alone,
 // both copy directions). If it was not measured, it is the best rate of the optimizer, which streams through
 // host memory with all cores and so leaves none of it. Throws InvalidInput that names the measured types if
-// `work` is none of them. The codec's rates are 0 if they were not measured; f16 then has those of bf16.
+// `work` is none of them. Rates of the codec that were not measured are 0, but f16 takes those of bf16.
 //
 // `devices` above 1: returns one of so many devices of the file that train one model together. They are all
 // alike:

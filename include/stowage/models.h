@@ -88,8 +88,8 @@ struct ModelConfig {
   bool pretraining = false;     // the whole model of the paper's section 3
   bool padding_at_end = false;  // nn::AttentionOptions::padding_at_end, for the mask BuiltModel::seen
   // The share of each sample's tokens, in (0, 1], that the MLP of a layer works on: ceil(share * sequence) of
-  // them, those that received the most attention in the layer (nn::top_tokens); the others pass by on the
-  // residual. Evaluation keeps as many.
+  // them (a product within 2^-40 of a whole number is that number), those that received the most attention in
+  // the layer (nn::top_tokens); the others pass by on the residual. Evaluation keeps as many.
   double keep_tokens = 1;
 
   friend bool operator==(const ModelConfig&, const ModelConfig&) = default;
@@ -151,7 +151,7 @@ BuiltModel gpt(GraphBuilder& builder, const ModelConfig& config);
 //   cls.predictions.bias [V]   = cls.predictions.decoder.bias too         (pretraining)
 //   cls.seq_relationship.{weight [C,2],bias}                              (pretraining)
 // cls.predictions.decoder.weight is the word embedding. Weights start from N(0, 0.02), biases at 0, gains
-// at 1. With `keep_tokens` below 1 it has the same parameters.
+// at 1. `keep_tokens` changes no parameter.
 BuiltModel bert(GraphBuilder& builder, const ModelConfig& config);
 
 // Touvron et al., "LLaMA: Open and Efficient Foundation Language Models", with the grouped queries of its

@@ -114,9 +114,10 @@ Value rotary(GraphBuilder& builder, std::string name, Value qkv, const RotaryOpt
 // Softmax in one pass with its log-sum-exp saved (Dao et al., "FlashAttention"), so that probabilities are
 // never stored.
 Value attention(GraphBuilder& builder, std::string name, Value qkv, const AttentionOptions& options);
-// attention, and behind it the attention that each token received: the sum over heads and queries of its
-// probability as a key, before dropout. Queries at padding do not count, and padding's scores are 0. No
-// gradient goes through the scores. Takes neither a window nor documents. `scores`: f32 (f64 for f64) [N]
+// Returns attention's result and, for each token, the attention that it received: the sum over heads and
+// queries of its probability as a key, before dropout. Queries at padding do not count, and padding's scores
+// are 0. No gradient goes through the scores. Takes neither a window nor documents. `scores`: f32 (f64 for
+// f64) [N]
 struct ScoredAttention {
   Value y, scores;
 };

@@ -33,8 +33,10 @@ __device__ inline void add_probabilities(const AttentionGrid& grid, const SumsFr
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
       const float score = scores.values[score_index(i, j)];
-      const float power = power_of_two(score * grid.binary_scale - levels[streamed_row() + j]);
-      sums[i] += (seen >> (4 * i + j) & 1U) != 0 ? power : 0.0F;
+      const float level = levels[streamed_row() + j];
+      const float power = power_of_two(score * grid.binary_scale - level);
+      const bool counts = (seen >> (4 * i + j) & 1U) != 0 && level < std::numeric_limits<float>::infinity();
+      sums[i] += counts ? power : 0.0F;
     }
   }
 }

@@ -128,7 +128,8 @@ __global__ void add_rows_kernel(KeptRows shape, const T* x, const T* y, const st
     if (x != nullptr) pack = load_pack(x + row * shape.width + i, left, aligned);
     if (index >= 0) {
       const Pack<T> more = load_pack(y + index * shape.width + i, left, aligned);
-      for (int k = 0; k < pack_size<T>; ++k) pack.values[k] += more.values[k];
+      for (int k = 0; k < pack_size<T>; ++k)
+        pack.values[k] = x == nullptr ? more.values[k] : pack.values[k] + more.values[k];
     }
     store_pack(to + row * shape.width + i, left, aligned, pack);
   }

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "src/device/host_limits.h"
+#include "src/models/require_valid.h"
 #include "stowage/coded_activations.h"
 #include "tools/answer/plan_answer.h"
 #include "tools/console/text.h"
@@ -29,6 +30,9 @@ void add_model_lines(Lines& lines, const Setup& setup) {
               grouped(setup.options->steps));
   if (setup.graph->micro_batches > 1)
     lines.add("  in", "{}", micro_batches_text(*setup.graph, setup.plan->order));
+  if (const ModelConfig& model = setup.options->model; kept_tokens(model) < model.sequence)
+    lines.add("  MLPs", "work on {} of the {} tokens of each sample (--keep-tokens)", kept_tokens(model),
+              model.sequence);
   if (const auto bits = setup.options->model.code_activations)
     lines.add("  codes", "large activations in {} bits an element for backward (--code-activations)",
               coding_word(bits));

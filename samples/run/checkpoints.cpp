@@ -60,6 +60,7 @@ const std::map<std::string, std::string>& unsaid() {
       {head_tokens_field, first_head_tokens},
       {groups_field, "1"},
       {codes_field, "off"},
+      {keep_tokens_field, "1"},
       {moments_field, std::string(to_string(Moments::f32))}};
   return fields;
 }

@@ -36,8 +36,7 @@ constexpr std::array<SwitchField, 3> switch_fields = {{{"model.tied", &ModelConf
 
 constexpr const char* theta_field = "model.rotary_theta";
 constexpr const char* scaling_field = "model.rotary_scaling";  // factor, low, high, original positions
-constexpr const char* keep_field = "model.keep_tokens";
-constexpr const char* windows_field = "model.windows";  // a number for each layer
+constexpr const char* windows_field = "model.windows";         // a number for each layer
 
 // Reads fields, and refuses what is no value of them.
 class FieldReader {
@@ -101,7 +100,7 @@ std::map<std::string, std::string> family_fields(const ModelConfig& model) {
   for (const auto& [name, member] : switch_fields)
     put(name, static_cast<int>(model.*member), static_cast<int>(usual.*member));
   put(theta_field, model.rotary_theta, usual.rotary_theta);
-  put(keep_field, model.keep_tokens, usual.keep_tokens);
+  put(keep_tokens_field, model.keep_tokens, usual.keep_tokens);
   if (const auto& scaling = model.rotary_scaling)
     fields[scaling_field] = fmt::format("{},{},{},{}", scaling->factor, scaling->low_frequency_factor,
                                         scaling->high_frequency_factor, scaling->original_positions);
@@ -113,7 +112,7 @@ bool is_family_field(std::string_view field) {
   const auto is_named = [&](const auto& each) { return each.name == field; };
   return std::any_of(size_fields.begin(), size_fields.end(), is_named) ||
          std::any_of(switch_fields.begin(), switch_fields.end(), is_named) || field == theta_field ||
-         field == scaling_field || field == windows_field || field == keep_field;
+         field == scaling_field || field == windows_field || field == keep_tokens_field;
 }
 
 void take_family_fields(const std::map<std::string, std::string>& configuration, const std::string& where,
@@ -127,7 +126,7 @@ void take_family_fields(const std::map<std::string, std::string>& configuration,
     model.rotary_theta = all[0];
     return all.size() == 1;
   });
-  reader.numbers(keep_field, [&](const std::vector<double>& all) {
+  reader.numbers(keep_tokens_field, [&](const std::vector<double>& all) {
     model.keep_tokens = all[0];
     return all.size() == 1 && all[0] > 0 && all[0] <= 1;
   });

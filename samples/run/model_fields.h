@@ -12,6 +12,9 @@ namespace stowage::samples {
 // 0, whole tables, where a checkpoint leaves it out.
 inline constexpr const char* table_rows_field = "model.table_rows";
 
+// 1, all tokens, where a checkpoint leaves it out.
+inline constexpr const char* keep_tokens_field = "model.keep_tokens";
+
 // Returns the fields whose values are not a default ModelConfig's.
 std::map<std::string, std::string> family_fields(const ModelConfig& model);
 

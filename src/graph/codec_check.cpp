@@ -10,13 +10,7 @@
 namespace stowage {
 namespace {
 
-constexpr std::int64_t most_elements = std::int64_t{1} << 48;  // their bits can be counted
-
-// Returns the attribute `bits`; of an op without attributes, as a trace has it, the bits that `codes` bytes
-// hold `values` in; nothing if there are none.
-std::optional<CodeBits> bits_of(const Op& op, const Tensor& values, Bytes codes) {
-  if (op.attributes.empty())
-    return codes == coded_bytes(values.elements(), CodeBits::eight) ? CodeBits::eight : CodeBits::four;
+std::optional<CodeBits> bits_of(const Op& op) {
   const auto found = op.attributes.find("bits");
   const auto* bits = found == op.attributes.end() ? nullptr : std::get_if<std::int64_t>(&found->second);
   if (bits == nullptr || (*bits != 4 && *bits != 8)) return std::nullopt;
@@ -33,7 +27,8 @@ class CodecChecker {
       std::string fault;
       if (op.kernel == "encode") fault = fault_of_encode(op);
       if (op.kernel == "decode") fault = fault_of_decode(op);
-      if (!fault.empty()) return fmt::format("op '{}' {}", op.name, fault);
+      if (!fault.empty())
+        return fmt::format("op '{}', whose kernel '{}' is the codec's, {}", op.name, op.kernel, fault);
     }
     for (const Op& op : graph_.ops)
       if (op.kernel == "encode" && !decoded_[op.writes.front()])
@@ -54,9 +49,9 @@ class CodecChecker {
     if (!has_codes(values.type))
       return fmt::format("codes '{}' of {}, and codes are of f32, bf16 or f16", values.name,
                          to_string(values.type));
-    if (values.elements() > most_elements)
+    if (values.elements() > most_coded_elements)
       return fmt::format("codes '{}' of more than 2^48 elements", values.name);
-    const std::optional<CodeBits> bits = bits_of(op, values, codes.bytes());
+    const std::optional<CodeBits> bits = bits_of(op);
     if (!bits) return "has no attribute `bits` of 4 or 8";
     const Bytes bytes = coded_bytes(values.elements(), *bits);
     if (codes.type != DataType::u8 || codes.bytes() != bytes)
@@ -79,10 +74,7 @@ class CodecChecker {
     const Op& encoder = *encoders_[codes];
     const Tensor& from = graph_.tensor(encoder.reads.front());
     const Tensor& to = graph_.tensor(op.writes.front());
-    const Bytes bytes = graph_.tensor(codes).bytes();
-    const bool is_same = bits_of(encoder, from, bytes) == bits_of(op, to, bytes) && from.type == to.type &&
-                         from.elements() == to.elements();
-    if (!is_same)
+    if (bits_of(encoder) != bits_of(op) || from.type != to.type || from.elements() != to.elements())
       return fmt::format("decodes otherwise than '{}' encodes: bits, type or elements differ", encoder.name);
     decoded_[codes] = true;
     return {};

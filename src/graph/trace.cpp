@@ -11,6 +11,7 @@
 #include "src/base/printable.h"
 #include "src/graph/trace_tensors.h"
 #include "src/graph/update_ops.h"
+#include "stowage/codec.h"
 #include "stowage/error.h"
 
 namespace stowage {
@@ -59,6 +60,7 @@ class TraceReader {
     } else {
       graph_.clip = result("clip", header_->clip);
     }
+    set_code_bits();
     try {
       check(graph_);
     } catch (const InvalidInput& error) {
@@ -184,6 +186,22 @@ class TraceReader {
     if (const auto seconds = line.optional_member("seconds"))
       op.cost.seconds = number_up_to(*seconds, most_trace_seconds);
     if (op.cost.bytes == 0) op.cost.bytes = operand_bytes(graph_, op);
+  }
+
+  // Ops of a trace have no attributes: sizes say in how many bits codes are.
+  void set_code_bits() {
+    for (Op& op : graph_.ops) {
+      if (op.kernel == "encode" && op.reads.size() == 1 && op.writes.size() == 1)
+        set_bits(op, op.reads.front(), op.writes.front());
+      if (op.kernel == "decode" && op.reads.size() == 1 && op.writes.size() == 1)
+        set_bits(op, op.writes.front(), op.reads.front());
+    }
+  }
+  void set_bits(Op& op, TensorId values, TensorId codes) const {
+    const std::int64_t elements = graph_.tensor(values).elements();
+    const bool has_eight = elements <= most_coded_elements &&
+                           graph_.tensor(codes).bytes() == coded_bytes(elements, CodeBits::eight);
+    op.attributes["bits"] = std::int64_t{has_eight ? 8 : 4};
   }
 
   TensorId result(const char* field, const std::string& name) const {

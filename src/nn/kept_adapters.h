@@ -58,10 +58,13 @@ class KeptAdapters {
     }
   };
 
-  // The shape for a matrix of `tokens` rows, of which operand `rows` names the kept ones.
-  static KeptRows kept_rows(const KernelCall& call, std::int64_t tokens, std::size_t rows,
-                            std::int64_t kept) {
+  // The shape for a matrix of `tokens` rows, of which operand `rows` names the kept ones. Requires a result
+  // of `written` rows as wide as operand 0.
+  static KeptRows kept_rows(const KernelCall& call, std::int64_t tokens, std::size_t rows, std::int64_t kept,
+                            std::int64_t written) {
     if (call.elements(rows) != kept) call.fail("needs a number for each kept row");
+    if (call.written_rows(0) != written || call.written_elements(0) != written * call.columns(0))
+      call.fail("needs rows of one width, and as many in its result");
     return {tokens, kept, call.columns(0)};
   }
 
@@ -69,7 +72,8 @@ class KeptAdapters {
   struct TakeRows {
     static void run(const KernelCall& call) {
       call.expect(2, 2, 1);
-      Kernels::take_rows(call.stream(), kept_rows(call, call.rows(0), 1, call.written_rows(0)),
+      Kernels::take_rows(call.stream(),
+                         kept_rows(call, call.rows(0), 1, call.written_rows(0), call.written_rows(0)),
                          call.read<T>(0), call.read<std::int32_t>(1), call.write<T>(0));
     }
   };
@@ -78,8 +82,9 @@ class KeptAdapters {
   struct TakeRowsBackward {
     static void run(const KernelCall& call) {
       call.expect(2, 2, 1);
-      Kernels::take_rows_backward(call.stream(), kept_rows(call, call.written_rows(0), 1, call.rows(0)),
-                                  call.read<T>(0), call.read<std::int32_t>(1), call.write<T>(0));
+      Kernels::take_rows_backward(
+          call.stream(), kept_rows(call, call.written_rows(0), 1, call.rows(0), call.written_rows(0)),
+          call.read<T>(0), call.read<std::int32_t>(1), call.write<T>(0));
     }
   };
 
@@ -87,8 +92,9 @@ class KeptAdapters {
   struct AddRows {
     static void run(const KernelCall& call) {
       call.expect(3, 3, 1);
-      Kernels::add_rows(call.stream(), kept_rows(call, call.rows(0), 2, call.rows(1)), call.read<T>(0),
-                        call.read<T>(1), call.read<std::int32_t>(2), call.write<T>(0));
+      if (call.columns(1) != call.columns(0)) call.fail("needs rows of one width");
+      Kernels::add_rows(call.stream(), kept_rows(call, call.rows(0), 2, call.rows(1), call.rows(0)),
+                        call.read<T>(0), call.read<T>(1), call.read<std::int32_t>(2), call.write<T>(0));
     }
   };
 };

@@ -1,4 +1,6 @@
 // The tokens that a branch keeps: their choice, and their rows taken out of the trunk and added back.
+#include <limits>
+
 #include "src/nn/operands.h"
 #include "stowage/nn.h"
 
@@ -42,6 +44,8 @@ Value top_tokens(GraphBuilder& builder, std::string name, Value scores, Value se
   const std::int64_t tokens = builder.tensor(scores).shape[0];
   require(sequence > 0 && tokens % sequence == 0, name,
           "the tokens are no whole number of sequences; pad them");
+  require(tokens <= std::numeric_limits<std::int32_t>::max(), name,
+          "rows are numbers of 31 bits; split the batch into more micro-batches");
   require(keep > 0 && keep <= sequence, name, "a sample keeps 1 to all of its tokens; change their number");
   Attributes attributes{{"sequence", sequence}, {"keep", keep}};
   std::vector<Value> reads{scores};

@@ -621,5 +621,25 @@ TEST(LaunchTable, RefusesKeptTokensThatDoNotFit) {
   }
 }
 
+// A result of another width would be written beyond its end.
+TEST(LaunchTable, RefusesKeptRowsOfAnotherWidth) {
+  std::vector<float> x(16), y(16), to(16);
+  std::vector<std::int32_t> rows{0, 2};
+  const auto complaint = [&](const char* kernel, std::int64_t width, std::int64_t written) {
+    Launcher of(kernel, {});
+    const bool is_back = kernel == std::string("take_rows_backward");
+    of.read(x, {is_back ? 2 : 4, width});
+    if (kernel == std::string("add_rows")) of.read(y, {2, written});
+    of.read(rows, {2});
+    of.write(to, {kernel == std::string("take_rows") ? 2 : 4, written});
+    return of.complaint();
+  };
+  for (const char* kernel : {"take_rows", "take_rows_backward", "add_rows"}) {
+    EXPECT_EQ(complaint(kernel, 3, 3), "") << kernel;
+    EXPECT_THAT(complaint(kernel, 3, 1), testing::HasSubstr("needs rows of one width")) << kernel;
+    EXPECT_THAT(complaint(kernel, 1, 3), testing::HasSubstr("needs rows of one width")) << kernel;
+  }
+}
+
 }  // namespace
 }  // namespace stowage

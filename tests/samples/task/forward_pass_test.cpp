@@ -41,6 +41,8 @@ TEST(WithoutDropout, LeavesNoCodes) {
   };
   EXPECT_EQ(encodes(config), 2);
   EXPECT_EQ(encodes(without_dropout(config, 4)), 0);
+  config.keep_tokens = 0.5;  // this stays, since it changes the model
+  EXPECT_EQ(without_dropout(config, 4).keep_tokens, 0.5);
 }
 
 TEST(UpTo, KeepsTheForwardPartAndComputesTheSame) {
