@@ -135,6 +135,15 @@ TEST(KeptRows, ScoresCostOneProductAndTheSoftmax) {
   EXPECT_EQ(graph.tensor(scores.writes[1]).bytes(), Bytes{2 * 2 * 100 * 4});
 }
 
+// No gradient goes through the scores: a loss that needs one is refused.
+TEST(KeptRows, ScoresHaveNoGradient) {
+  GraphBuilder b;
+  const Value qkv = b.parameter("qkv", {10, 24}, {0, 1});
+  const nn::ScoredAttention made = nn::scored_attention(b, "att", qkv, {.heads = 2, .sequence = 5});
+  const Value loss = test::weighted_sum(b, made.scores);
+  test::expect_refused([&] { b.finish_without_update(loss); }, "has no backward rule");
+}
+
 TEST(KeptRows, RefuseWhatDoesNotFit) {
   GraphBuilder b;
   Value qkv = b.activation("qkv", {10, 24});
