@@ -15,7 +15,7 @@ import importlib
 import importlib.metadata
 import warnings
 
-__all__ = ["Answer", "Refused", "machines", "plan", "plan_trace", "version"]
+__all__ = ["Answer", "Refused", "machines", "offload", "plan", "plan_trace", "version"]
 
 try:
     other = importlib.metadata.version("stowage")  # this package's distribution has another name

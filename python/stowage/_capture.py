@@ -75,6 +75,8 @@ class Value:
 class Step(TorchDispatchMode):
     """The operations of a step, in order."""
 
+    shape_only = SHAPE_ONLY
+
     def __init__(self):
         super().__init__()
         self.values, self.ops = [], []
@@ -144,7 +146,7 @@ class Step(TorchDispatchMode):
         changed = [tensor for tensor in changed_by(func, args, kwargs) if tensor.numel() > 0]
         if not made and not changed:
             return  # a view, or nothing
-        if func._schema.name in SHAPE_ONLY:
+        if func._schema.name in self.shape_only:
             given = []
         reads = [*(self.value_of(tensor) for tensor in given if tensor.numel() > 0), *self.held]
         reads = list({id(value): value for value in reads}.values())

@@ -1,0 +1,432 @@
+"""stowage.offload against eager, to the bit: python3 offload_test.py PACKAGE LIBRARY
+
+Ends with code 77 (skipped) where PyTorch 2.6 or transformers is missing. The arena is poisoned at the start of each step and behind
+each lifetime."""
+
+import copy
+import inspect
+import json
+import os
+import random
+import re
+import sys
+import unittest
+from unittest import mock
+
+PACKAGE, LIBRARY = sys.argv[1:3]
+try:
+    import torch
+    import transformers as hf
+    from torch import nn
+except ImportError as error:
+    print(f"skipped: {error}")
+    sys.exit(77)
+os.environ["STOWAGE_PLAN_LIBRARY"] = LIBRARY
+sys.path.insert(0, PACKAGE)
+import stowage  # noqa: E402
+from live_bytes import LiveBytes  # noqa: E402
+from stowage import _tape  # noqa: E402
+from stowage._arena import GuardFailed, Program  # noqa: E402
+
+SLACK = 4096  # bytes that a tape may need beside what stowage.plan counts: masks of whole numbers
+SHARE = int(os.environ.get("STOWAGE_TEST_SHARE", 6))  # of so many places for a fault one is tried
+MODELS = {
+    "gpt2": lambda: hf.GPT2LMHeadModel(hf.GPT2Config(n_embd=32, n_layer=2, n_head=2, vocab_size=100, n_positions=16)),
+    "llama": lambda: hf.LlamaForCausalLM(hf.LlamaConfig(hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2,
+                                                        num_key_value_heads=1, vocab_size=100)),
+    "bert": lambda: hf.BertForMaskedLM(hf.BertConfig(vocab_size=100, hidden_size=32, num_hidden_layers=2, num_attention_heads=2,
+                                                     intermediate_size=64)),
+}
+
+
+def text(number, padded=False):
+    generator = torch.Generator().manual_seed(number)
+    batch = {name: torch.randint(1, 100, (2, 16), generator=generator) for name in ("input_ids", "labels")}
+    batch["attention_mask"] = torch.ones(2, 16, dtype=torch.long)
+    if padded:
+        batch["attention_mask"][1, 9:], batch["labels"][1, 9:] = 0, -100
+    return batch
+
+
+def made(name="gpt2"):
+    torch.manual_seed(1)
+    return MODELS[name]().train()
+
+
+def adamw(model):
+    return torch.optim.AdamW(model.parameters(), lr=1e-2)
+
+
+def offloaded(model, batch=None, device_memory="8GiB", **arguments):
+    return stowage.offload(model, adamw(model), text(0) if batch is None else batch, device_memory=device_memory, **arguments)
+
+
+def least(model, batch=None):
+    try:
+        offloaded(model, batch, device_memory=1)
+    except stowage.Refused as error:
+        return int(re.search(r"device_memory must be (\d+) bytes", str(error))[1])
+
+
+def train(model, optimizer, steps=4, passes=1, padded=(), clip=None):
+    """Losses and norms."""
+    told = []
+    torch.manual_seed(7)
+    for number in range(steps * passes):
+        loss = model(**text(number, padded=number in padded)).loss
+        (loss / passes).backward()
+        told.append(loss.item())
+        if number % passes == passes - 1:
+            if clip is not None:
+                told.append(nn.utils.clip_grad_norm_(model.parameters(), clip).item())
+            optimizer.step()
+            optimizer.zero_grad()
+    return told
+
+
+def same(one, other):
+    return all(torch.equal(*pair) for pair in zip(one.parameters(), other.parameters(), strict=True))
+
+
+def results(program, leaves):
+    """Loss and gradients of a step with a poisoned arena, or what it raises."""
+    torch.manual_seed(11)
+    try:
+        with torch.no_grad():
+            loss = program.forward(leaves)[program.tape.loss]
+            return loss, program.backward(torch.ones_like(loss))
+    except (IndexError, RuntimeError, GuardFailed) as error:
+        return error, {}
+
+
+def are_same(one, other):
+    return isinstance(other[0], torch.Tensor) and torch.equal(one[0], other[0]) and all(
+        torch.equal(gradient, other[1][place]) for place, gradient in one[1].items())
+
+
+class Blocks(nn.Module):
+    def __init__(self, count=3, width=16):
+        super().__init__()
+        self.blocks = nn.ModuleList(nn.Linear(width, width) for _ in range(count))
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = torch.relu(block(x)) + x
+        return x.square().mean()
+
+
+class Bits(unittest.TestCase):
+    def test_losses_and_weights_are_eagers_in_each_budget(self):
+        kinds = set()
+        for name in MODELS:
+            start = made(name)
+            eager = copy.deepcopy(start)
+            told = train(eager, adamw(eager))
+            need, smallest = stowage.plan(start, text(0)).json["need_bytes"] + SLACK, least(start)
+            for budget in (need, (need + smallest) // 2, smallest):
+                with self.subTest(name, budget=budget):
+                    model, optimizer = offloaded(copy.deepcopy(start), device_memory=budget)
+                    self.assertEqual(train(model, optimizer), told)
+                    self.assertTrue(same(model, eager))
+                    plan = model.forward.planned[0][1]
+                    self.assertEqual(model.forward.arena.numel(), plan["device_peak_bytes"])
+                    self.assertEqual(len(model.forward.programs), 1)
+                    kinds.update(step["kind"] for step in plan["instructions"])
+        self.assertLessEqual({"prefetch", "offload", "recompute"}, kinds)
+
+    def test_accumulation_clipping_and_padded_batches(self):
+        for name in MODELS:
+            with self.subTest(name):
+                eager, model = made(name), made(name)
+                model, optimizer = offloaded(model, device_memory=least(model))
+                wanted = train(eager, adamw(eager), passes=2, padded=(1, 4), clip=0.1)
+                self.assertEqual(train(model, optimizer, passes=2, padded=(1, 4), clip=0.1), wanted)
+                self.assertTrue(same(model, eager))
+                self.assertEqual(len(model.forward.programs), 2)  # with and without padding
+
+    def test_a_guard_that_is_ignored_gives_other_losses(self):
+        eager, model = made("bert"), made("bert")
+        wanted = train(eager, adamw(eager), padded=(2,))
+        model, optimizer = offloaded(model)
+        with mock.patch.object(_tape.Guard, "holds", lambda *_: True):
+            self.assertNotEqual(train(model, optimizer, padded=(2,)), wanted)
+
+    def test_other_shapes_and_changed_attributes_get_tapes_of_their_own(self):
+        torch.manual_seed(1)
+        eager, model = Blocks(), None
+        model = offloaded(copy.deepcopy(eager), torch.randn(4, 16))[0]
+        model.extra = eager.extra = 1
+        for x in (torch.randn(4, 16), torch.randn(6, 16), torch.randn(4, 32)[:, ::2], torch.randn(4, 16)):
+            one, other = eager(x), model(x)
+            one.backward()
+            other.backward()
+            self.assertEqual(one.item(), other.item())
+        self.assertEqual([one.grad.tolist() for one in eager.parameters()], [one.grad.tolist() for one in model.parameters()])
+        self.assertEqual(len(model.forward.programs), 4)
+
+    def test_a_scaled_loss_and_a_frozen_weight(self):
+        eager = Blocks()
+        eager.blocks[1].weight.requires_grad_(False)
+        x = torch.randn(4, 16)
+        model = offloaded(copy.deepcopy(eager), x)[0]
+        for one in (eager, model):
+            (one(x) * 1024).backward()
+        self.assertIsNone(model.blocks[1].weight.grad)
+        for one, other in zip(eager.parameters(), model.parameters()):
+            self.assertTrue(one.grad is other.grad or torch.equal(one.grad, other.grad))
+
+    def test_weights_and_buffers_that_get_other_memory(self):
+        class Scaled(Blocks):
+            def forward(self, x):
+                return super().forward(x * self.scale)
+
+        eager, x = Scaled(), torch.randn(4, 16)
+        eager.register_buffer("scale", torch.rand(16))
+        model = offloaded(copy.deepcopy(eager), x)[0]
+        for change in (lambda one: setattr(one.scale, "data", torch.ones(16)), lambda one: one.scale.add_(1), lambda one: one.bfloat16(),
+                       lambda one: one.blocks[1].weight.data.mul_(2)):
+            change(eager)
+            change(model)
+            x = x.to(eager.scale.dtype)
+            self.assertEqual(eager(x).item(), model(x).item())
+        model.blocks[1].bias.data = torch.zeros(32, dtype=torch.bfloat16)[16:]
+        with self.assertRaisesRegex(stowage.Refused, "shares its memory"):
+            model(x)
+
+    def test_noise_like_a_transposed_tensor(self):
+        class Noisy(Blocks):
+            def forward(self, x):
+                return super().forward(x * torch.rand_like(x.t()).t() + torch.zeros_like(x))
+
+        eager, x = Noisy(), torch.randn(40, 16)
+        model = offloaded(copy.deepcopy(eager), x)[0]
+        for one in (eager, model):
+            torch.manual_seed(2)
+            one(x).backward()
+        self.assertTrue(all(torch.equal(one.grad, other.grad) for one, other in zip(eager.parameters(), model.parameters())))
+
+    def test_autocast_and_loss_scaling(self):
+        start = made("llama")
+        told = []
+        for model in (start, offloaded(copy.deepcopy(start))[0]):
+            optimizer, scaler = adamw(model), torch.amp.GradScaler("cpu", init_scale=256.0)
+            for number in range(3):
+                with torch.autocast("cpu", dtype=torch.bfloat16):
+                    loss = model(**text(number)).loss
+                scaler.scale(loss).backward()
+                scaler.step(optimizer)
+                scaler.update()
+                optimizer.zero_grad()
+                told.append(loss.item())
+        self.assertEqual(told[:3], told[3:])
+        self.assertTrue(same(start, model))
+
+    def test_nothing_but_one_operations_results_is_outside_of_the_arena(self):
+        torch.manual_seed(1)
+        model = Blocks(8, 64)
+        x = torch.randn(64, 64)
+        model = offloaded(model, x, device_memory=least(model, x))[0]
+        program = model.forward.programs[0]
+        program.poisoned = False
+        loss = model(x)  # the host's bytes of activations are there now
+        kept = [model.forward.arena, *model.parameters(), x, loss, *program.offloaded.values()]
+        with LiveBytes(kept) as live:
+            before = live.now
+            model(x).backward()
+        gradients = sum(parameter.nbytes for parameter in model.parameters())
+        self.assertLessEqual(live.most - before, gradients + x.nbytes + max(value.bytes for writes in program.tape.writes for value in writes))
+
+
+class Faults(unittest.TestCase):
+    """Of a small GPT-2 at its minimum: each fault changes bits."""
+
+    @classmethod
+    def setUpClass(cls):
+        model, batch = made(), text(0, padded=True)
+        cls.model = offloaded(model, batch, device_memory=least(model, batch))[0]
+        cls.entry = cls.model.forward
+        cls.tape, cls.plan = cls.entry.planned[0]
+        cls.leaves = list(batch.values())
+        cls.right = results(cls.entry.programs[0], cls.leaves)
+
+    def found(self, plan):
+        return not are_same(self.right, results(Program(self.tape, plan, torch.empty_like(self.entry.arena)), self.leaves))
+
+    def test_no_fault(self):
+        self.assertFalse(self.found(self.plan))
+
+    def uses(self):
+        """By lifetime: places in the list at which an instruction that runs touches it."""
+        uses, own = {}, self.entry.programs[0].places.op_of
+        for place, step in enumerate(self.plan["instructions"]):
+            if step["op"] in own or step["kind"] in ("prefetch", "offload"):
+                for lifetime in (*step["uses"], *([step["lifetime"]] if step["lifetime"] is not None else [])):
+                    uses.setdefault(lifetime, []).append(place)
+        return uses
+
+    def bucket(self, lifetime):
+        return self.plan["buckets"][self.plan["lifetimes"][lifetime]["bucket"]]
+
+    def matters(self, lifetime):
+        """True of floating values, but for the loss, which leaves where it is made, and for biases of layer norms, which backward is given
+        and does not look at. Poison may read as the boolean that it takes the place of."""
+        values = [value for value, _ in self.entry.programs[0].places.inside[self.plan["lifetimes"][lifetime]["bucket"]]]
+        return bool(values) and all(value.type == torch.float32 and value is not self.tape.loss.value
+                   and not re.fullmatch(r"transformer\S*\.ln_\w\.bias", value.name) for value in values)
+
+    def test_a_prefetch_or_an_offload_left_out(self):
+        """But for gradients that leave where they are made if no copy takes them."""
+        for kind in ("prefetch", "offload"):
+            steps = [step for step in self.plan["instructions"] if step["kind"] == kind and self.matters(step["lifetime"])
+                     and (kind, self.bucket(step["lifetime"])["kind"]) != ("offload", "gradient")]
+            self.assertGreater(len(steps), 10)
+            for step in steps[::SHARE]:
+                with mock.patch.dict(step, kind="gate"):
+                    self.assertTrue(self.found(self.plan), (step, self.bucket(step["lifetime"])))
+
+    def test_a_lifetime_moved_onto_another(self):
+        uses, count = self.uses(), 0
+        lifetimes = self.plan["lifetimes"]
+        for number in list(uses)[::SHARE]:
+            over = [other for other, places in uses.items() if uses[number][0] < places[0] < uses[number][-1]]
+            if over and self.matters(number) and self.bucket(number)["kind"] in ("activation", "parameter"):
+                with mock.patch.dict(lifetimes[number], offset=lifetimes[over[0]]["offset"]):
+                    self.assertTrue(self.found(self.plan), (self.bucket(number), lifetimes[number], lifetimes[over[0]]))
+                count += 1
+        self.assertGreater(count, 5)
+
+    def test_the_generators_state_not_restored(self):
+        again = {step["op"] for step in self.plan["instructions"] if step["kind"] == "recompute"}
+        drawn = [call for op, number in self.entry.programs[0].places.op_of.items() if op in again and (call := self.tape.calls[number]).draws]
+        self.assertTrue(drawn)
+        for call in drawn:
+            with mock.patch.object(call, "draws", False):
+                self.assertTrue(self.found(self.plan))
+
+    def test_a_wrong_plan_is_refused_when_it_is_tried(self):
+        plan = copy.deepcopy(self.plan)
+        next(step for step in plan["instructions"] if step["kind"] == "prefetch")["kind"] = "gate"
+        model = made()
+        with mock.patch("stowage._offload.Entry.plan_of", lambda *_: plan), self.assertRaisesRegex(stowage.Refused, "own bits again"):
+            offloaded(model, text(0, padded=True))
+        self.assertNotIn("forward", vars(model))
+
+
+class Surface(unittest.TestCase):
+    def test_the_model_stays_what_it_is(self):
+        model = made()
+        before = type(model), inspect.signature(model.forward), list(model.state_dict())
+        state = torch.get_rng_state()
+        weights = copy.deepcopy(list(model.parameters()))
+        optimizer = adamw(model)
+        got = stowage.offload(model, optimizer, text(0), device_memory="8GiB")
+        self.assertTrue(got[0] is model and got[1] is optimizer)
+        self.assertEqual((type(model), inspect.signature(model.forward), list(model.state_dict())), before)
+        self.assertTrue(torch.equal(state, torch.get_rng_state()))
+        self.assertTrue(all(torch.equal(*pair) and pair[0].grad is None for pair in zip(model.parameters(), weights)))
+        self.assertFalse(any(module._forward_hooks or module._forward_pre_hooks for module in model.modules()))
+        other = copy.deepcopy(model)
+        self.assertIs(other.forward.__self__, other)
+        self.assertEqual(model.eval()(**text(0)).logits.tolist(), other.eval()(**text(0)).logits.tolist())
+
+    def test_outputs_that_are_kept_and_those_that_are_not(self):
+        eager, model = made("llama"), made("llama")
+        output = offloaded(model, outputs=("logits",))[0](**text(1))
+        self.assertIsInstance(output, type(eager(**text(1))))
+        self.assertTrue(torch.equal(output.logits, eager(**text(1)).logits))
+        self.assertTrue(torch.equal(output[0], output["loss"]))
+        output = offloaded(made("llama"))[0](**text(1))
+        for look in (lambda: output.logits, lambda: output["logits"]):
+            with self.assertRaisesRegex(AttributeError, r"outputs=\('logits',\) keeps it"):
+                look()
+
+    def test_a_loss_outside_of_the_model(self):
+        class Head(Blocks):
+            def forward(self, x):
+                return self.blocks[0](x)
+
+        def loss(output, batch):
+            return (output - batch).abs().sum()
+
+        eager, x = Head(), torch.randn(4, 16)
+        model = offloaded(copy.deepcopy(eager), x, loss=loss)[0]
+        wanted = loss(eager(x), x)
+        wanted.backward()
+        got = model(x)
+        got.backward()
+        self.assertEqual(got.item(), wanted.item())
+        self.assertTrue(torch.equal(model.blocks[0].weight.grad, eager.blocks[0].weight.grad))
+
+    def test_steps_out_of_order_raise(self):
+        model, optimizer = offloaded(Blocks(), torch.randn(4, 16))
+        first, second = model(torch.randn(4, 16)), model(torch.randn(4, 16))
+        with self.assertRaisesRegex(RuntimeError, "another forward"):
+            first.backward()
+        second.backward(retain_graph=True)
+        with self.assertRaisesRegex(RuntimeError, "call backward\\(\\) once"):
+            second.backward()
+        third = model(torch.randn(4, 16))
+        optimizer.step()
+        with self.assertRaisesRegex(RuntimeError, "weight was changed"):
+            third.backward()
+
+    def test_refuses_by_name(self):
+        def refused(message, model=None, batch=None, **arguments):
+            model = Blocks() if model is None else model
+            with self.assertRaisesRegex(stowage.Refused, message):
+                stowage.offload(model, arguments.pop("optimizer", None) or adamw(model), torch.randn(4, 16) if batch is None else batch,
+                                **{"device_memory": "8GiB", **arguments})
+            self.assertNotIn("forward", vars(model))
+
+        def blocks(change):
+            class Changed(Blocks):
+                def forward(self, x):
+                    return super().forward(change(self, x))
+            return Changed()
+
+        def count(model, x):
+            model.steps = getattr(model, "steps", 0) + 1
+            return x * model.steps
+
+        with torch.device("meta"):
+            refused("blocks.0.weight is on meta; a model there does not run yet, stowage.plan answers for it")
+        refused("device_memory must be \\d+ bytes at least", device_memory=630 * 10**6, batch=torch.randn(40000, 16))
+        refused("only Adam and AdamW", optimizer=torch.optim.SGD(Blocks().parameters(), lr=1.0))
+        refused("offload: the model \\(DataParallel\\) is wrapped", model=nn.DataParallel(Blocks()))
+        refused("changes 1.num_batches_tracked in place", nn.Sequential(nn.Linear(16, 16), nn.BatchNorm1d(16)), loss=lambda y, _: y.sum())
+        refused("shape that depends on values", blocks(lambda model, x: x[x.sum(1) > 0]))
+        refused("Tensor.tolist", blocks(lambda model, x: x * x.tolist()[0][0]))
+        refused("Tensor.numpy", blocks(lambda model, x: x * torch.from_numpy(x.numpy())))
+        refused("Python or NumPy", blocks(lambda model, x: x * random.random()))
+        refused("generator of its own", blocks(lambda model, x: x * torch.rand(16, generator=torch.Generator())))
+        refused("changes its attribute steps", blocks(count))
+        refused("has hooks", hooked())
+        refused("requires a gradient", batch=torch.randn(4, 16, requires_grad=True))
+        refused("share memory", batch=torch.randn(1, 16).expand(4, 16))
+        refused("output is a tuple", model=made("llama"), batch=text(0) | {"return_dict": False})
+        refused("outputs='hidden'", outputs=("hidden",), model=made("llama"), batch=text(0))
+
+    def test_refuses_later(self):
+        model, optimizer = offloaded(Blocks(), torch.randn(1, 16))
+        for rows in range(2, 9):
+            model(torch.randn(rows, 16))
+        with self.assertRaisesRegex(stowage.Refused, "8 different steps have been planned, and this one differs again, in argument 0"):
+            model(torch.randn(9, 16))
+        model(torch.randn(3, 16)).backward()
+        model.blocks[0].bias = nn.Parameter(torch.zeros(16))
+        with self.assertRaisesRegex(stowage.Refused, "parameters are others"):
+            model(torch.randn(3, 16))
+        with self.assertRaisesRegex(stowage.Refused, "forward has been replaced"):
+            stowage.offload(model, optimizer, torch.randn(1, 16), device_memory="8GiB")
+
+
+def hooked():
+    model = Blocks()
+    model.blocks[0].register_forward_hook(lambda *_: None)
+    return model
+
+
+torch.set_num_threads(1)  # these tensors are small
+Program.poisoned = True
+hf.logging.set_verbosity_error()
+unittest.main(argv=[sys.argv[0], *sys.argv[3:]])
