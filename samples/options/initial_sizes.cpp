@@ -80,6 +80,7 @@ void take_initial_sizes(Options& options, const GivenSizes& given) {
   model.gradient_groups = asked.gradient_groups;
   model.head_tokens = asked.head_tokens;
   model.keep_tokens = asked.keep_tokens;
+  model.code_activations = asked.code_activations;
   if (given.table_rows) model.table_rows = asked.table_rows;
   options.family = found.family;
   options.initial = found;

@@ -95,12 +95,11 @@ class Coding {
   void find_sources(const Op& op) {
     const bool all_own =
         std::none_of(op.writes.begin(), op.writes.end(), [&](TensorId id) { return shared_[id]; });
-    if (!all_own) return;
     if (is_product(op)) {
-      if (!is_codable(graph_.tensor(op.writes.front()))) return;
+      if (!all_own || !is_codable(graph_.tensor(op.writes.front()))) return;
       sources_[op.writes.front()] = Source::coded;
       if (op.kernel == "linear_gelu") sources_[op.writes[1]] = Source::anew;
-    } else if (is_made_anew(op) && follows(op) && is_worth_making_anew(op)) {
+    } else if (all_own && is_made_anew(op) && follows(op) && is_worth_making_anew(op)) {
       for (const TensorId id : op.writes) sources_[id] = Source::anew;
     } else if (op.kernel == "attention") {
       for (const TensorId id : op.reads) keep(id);

@@ -221,6 +221,27 @@ TEST(CodedActivations, LeaveCostlyAttentionAsItIs) {
   }
 }
 
+// Where another unit reads attention's result, it cannot run again in its own unit's backward.
+TEST(CodedActivations, LeaveAttentionAsItIsThatOtherUnitsRead) {
+  for (const bool apart : {false, true}) {
+    GraphBuilder builder;
+    const Value x = builder.input("x", {1024}, DataType::i32);
+    const auto parameter = [&](const char* name, std::vector<std::int64_t> shape) {
+      return builder.parameter(name, std::move(shape), {0, 1});
+    };
+    builder.begin_unit("block");
+    const Value trunk = nn::embedding(builder, "e", x, parameter("table", {8, 32}), {}, 32);
+    const Value qkv = nn::linear(builder, "qkv", trunk, parameter("in", {32, 96}), {});
+    const Value y = nn::attention(builder, "att", qkv, {.heads = 2, .sequence = 32});
+    if (apart) builder.begin_unit("next");
+    const Value z = nn::linear(builder, "z", y, parameter("out", {32, 32}), {});
+    builder.begin_unit("head");
+    builder.code_activations(CodeBits::eight);
+    const Graph graph = builder.finish(nn::cross_entropy(builder, "loss", z, x), {});
+    EXPECT_EQ(is_coded(graph, tensor_named(graph, "qkv")), !apart);
+  }
+}
+
 // Codes are the only way from forward to backward, and small.
 TEST(CodedActivations, TakeTheirBytes) {
   for (const CodeBits bits : {CodeBits::four, CodeBits::eight}) {

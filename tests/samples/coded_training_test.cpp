@@ -119,6 +119,19 @@ TEST_P(CodedTraining, TellsTheNoiseOfEachTensor) {
   EXPECT_THAT(contents_of(page), HasSubstr("Coded activations, behind step 4"));
 }
 
+// The sizes are those of the files, and the codes those of the command line.
+TEST_P(CodedTraining, StartsFromAModelsFilesWithCodes) {
+  const std::string model = folder_.file("model");
+  well(run("off", {"--export", model}));
+  Words words = {
+      "--data",        text_,     "--device", "simulated",  "--machine", machine_,      "--init",
+      model,           "--batch", "8",        "--sequence", "64",        "--plan-only", "--code-activations",
+      GetParam().codes};
+  if (GetParam().path == std::string(STOWAGE_TRAIN_BERT)) words.insert(words.end(), {"--tokenizer", model});
+  EXPECT_THAT(well(run_program(GetParam().path, words)).output,
+              HasSubstr(std::string("large activations in ") + GetParam().codes + " bits"));
+}
+
 TEST(CodedActivationsOption, OfOtherBitsIsRefused) {
   for (const char* program : {STOWAGE_TRAIN_GPT, STOWAGE_TRAIN_BERT})
     for (const char* codes : {"5", "auto", "-4", ""})
