@@ -66,7 +66,7 @@ class CudaCodec : public CudaKernelTest {
 
 TEST_F(CudaCodec, HasTheBitsOfTheCpu) {
   constexpr int groups_at_once = 500;
-  const int groups = testing::sanitized ? 100 : testing::fewer_draws ? 2000 : 60000;
+  const int groups = testing::sanitized ? 100 : testing::fewer_draws ? 2000 : 170000;
   CodecDraws draws(6);
   for (int done = 0; done < groups; done += groups_at_once) {
     std::vector<double> x = any_groups(draws, std::min(groups, groups_at_once));
