@@ -4,12 +4,15 @@ The list of a plan's instructions is an order in which all of its waits hold, so
 phase is left out: weights and gradients are on the host, where PyTorch's own optimizer changes them.
 """
 
+import functools
 import json
 
 import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
-from stowage._tape import Ref, Shape
+from stowage._numbers import Given
+from stowage._plan import Refused
+from stowage._tape import Ref, Shape, digest
 
 POISON = 0xFF  # a NaN in each floating type, and no index
 
@@ -21,6 +24,25 @@ class GuardFailed(Exception):
 def bytes_of(tensor):
     """The bytes of a tensor that fills its storage."""
     return torch.empty(0, dtype=torch.uint8).set_(tensor.untyped_storage())
+
+
+class OtherBits(Exception):
+    """An operation gave other bits when it ran again in the same step."""
+
+
+@functools.cache
+def in_place_of(func):
+    """The operation's form that writes its results where it is told, and the names of these arguments; None if the CPU has none of its own,
+    but one that copies."""
+    own = [(argument.name, str(argument.type)) for argument in func._schema.arguments]
+    for name in func._overloadpacket.overloads():
+        other = getattr(func._overloadpacket, name)
+        arguments = other._schema.arguments
+        outs = [argument.name for argument in arguments if argument.is_out]
+        if len(outs) == len(func._schema.returns) > 0 and own == [(given.name, str(given.type)) for given in arguments if not given.is_out] \
+                and torch._C._dispatch_has_kernel_for_dispatch_key(other.name(), "CPU"):
+            return other, outs
+    return None
 
 
 def keep(func, results, kept):
@@ -61,7 +83,8 @@ class Places:
         wanted = [{self.place[value][0] for value in operands} for operands in tape.operands]
         moved = any(self.place[after] != self.place[before] for call in tape.calls for after, before in call.changes)
         if [launches[op] for op in own] != wanted or moved:
-            raise RuntimeError("offload: the plan's operations are not the tape's; the library is of another version than the package")
+            raise Refused("offload: the plan's operations are not the tape's; libstowage_plan.so is of another version than the package: install "
+                          "Stowage again")
         return {op: number for number, op in enumerate(own)}
 
     def byte(self, lifetime, value):
@@ -73,13 +96,16 @@ class Program:
 
     poisoned = False  # true: bytes that no operation has written in the step, or that are dead, are no numbers
 
-    def __init__(self, tape, plan, arena):
+    def __init__(self, tape, plan, arena, verify=False):
         self.tape, self.plan, self.arena = tape, plan, arena
+        self.verify = verify  # compares what runs again with the first time's bits
+        self.resident = {}  # by frozen weight that has its place for the whole step: the version that is there
         self.places = Places(tape, plan)
         self.offloaded = {}  # bytes of an activation on the host
         self.left = {}  # bytes of a gradient on the host, made anew in each step
         self.leaves, self.seed, self.results = [], None, {}
-        self.states = {}  # of the generator, by the number of a call that draws
+        self.states, self.digests = {}, {}  # by the number of a call: the generator's state if it draws; of its results if it runs again
+        self.again = {step["op"] for step in plan["instructions"] if step["kind"] == "recompute"}
         self.followed = self.gradients_that_leave_by_copies()
         self.views = {}
         self.forward_half, self.backward_half = self.halves()
@@ -93,6 +119,7 @@ class Program:
         self.results = {}
         if self.poisoned:
             self.arena.fill_(POISON)
+            self.resident.clear()
         for guard in self.tape.guards:
             if guard.value in self.tape.sources:
                 self.ask(guard, self.with_sources(guard.arguments))
@@ -155,7 +182,7 @@ class Program:
         for lifetime in self.places.lifetimes:
             ends.setdefault(lifetime["end"], []).append(lifetime)
         residents = [number for number, lifetime in enumerate(self.places.lifetimes) if lifetime["end"] is None]
-        halves = [copy for number in residents for copy in self.copies_in(number, None)], []
+        halves = [copy for number in residents for copy in self.copies_in(number, None, is_resident=True)], []
         for place, step in enumerate(steps):
             half = halves[place >= turn]
             if step["kind"] in ("launch", "recompute") and step["op"] in self.places.op_of:
@@ -184,14 +211,22 @@ class Program:
                 at = self.places.byte(lifetime, value)
                 yield value, self.arena[at + begin:at + end], begin, end
 
-    def copies_in(self, lifetime, part):
+    def copies_in(self, lifetime, part, is_resident=False):
         copies = []
         for value, there, begin, end in self.moved(lifetime, part):
-            if value in self.tape.sources:
+            if is_resident and value.kind == "parameter" and not value.trained:
+                copies.append(lambda value=value, there=there: self.copy_if_changed(value, there))
+            elif value in self.tape.sources:
                 copies.append(lambda value=value, there=there, begin=begin, end=end: there.copy_(self.source_bytes(value)[begin:end]))
             elif value.kind in ("activation", "gradient"):
                 copies.append(lambda value=value, there=there, begin=begin, end=end: there.copy_(self.host_bytes(value)[begin:end]))
         return copies
+
+    def copy_if_changed(self, value, there):
+        version = self.tape.sources[value]._version
+        if self.resident.get(value) != version:
+            there.copy_(self.source_bytes(value))
+            self.resident[value] = version
 
     def copies_out(self, lifetime, part):
         copies = []
@@ -218,11 +253,18 @@ class Program:
                 return leaf.tensor()
             if not isinstance(leaf, Ref) or leaf.value is self.tape.outside:
                 return leaf
+            if leaf.value in self.tape.on_host:
+                return self.over_source(leaf)
             return self.view(leaf, byte(leaf.value))
 
         made = []
         if call.runs:
-            made.append(self.operation(number, call, tree_map(view, call.arguments), [view(ref) for ref in call.results], again))
+            results = [view(ref) for ref in call.results]
+            made.append(self.operation(number, call, tree_map(view, call.arguments), results, again))
+            if step["op"] in self.again:
+                changed = {before for _, before in call.changes}
+                written = [view(leaf) for leaf in tree_leaves(call.arguments) if isinstance(leaf, Ref) and leaf.value in changed]
+                made.append(self.comparison(number, [*filter(lambda result: result is not None, results), *written], again))
         for value in self.tape.writes[number] if not again else ():
             made += self.followers(value, view, byte)
         return made
@@ -248,18 +290,38 @@ class Program:
 
         return once if not call.draws else replay if again else keeping_state
 
+    def comparison(self, number, results, again):
+        def compare():
+            if not self.verify:
+                return
+            found = [digest(result) for result in results]
+            if not again:
+                self.digests[number] = found
+            elif self.digests[number] != found:
+                raise OtherBits(self.tape.names[number])
+        return compare
+
     def run_of(self, call, arguments, kept):
         func, (args, kwargs) = call.func, arguments
-        if any(isinstance(leaf, Ref) for leaf in tree_leaves(arguments)):
-            return lambda: keep(func, tree_leaves(func(*self.with_seed(args), **self.with_seed(kwargs))), kept)
+        if any(isinstance(leaf, (Ref, Given)) for leaf in tree_leaves(arguments)):
+            return lambda: keep(func, tree_leaves(func(*self.given_now(args), **self.given_now(kwargs))), kept)
         if not kept:
+            return lambda: func(*args, **kwargs)
+        writing = in_place_of(func)
+        if writing is not None and len(kept) == len(writing[1]):
+            func, kwargs = writing[0], kwargs | {name: view for name, (_, view) in zip(writing[1], kept)}
             return lambda: func(*args, **kwargs)
         if call.is_single:
             return lambda: keep(func, (func(*args, **kwargs),), kept)
         return lambda: keep(func, tree_leaves(func(*args, **kwargs)), kept)
 
-    def with_seed(self, tree):
-        return tree_map(lambda leaf: leaf.over(self.seed.untyped_storage(), 0) if isinstance(leaf, Ref) else leaf, tree)
+    def given_now(self, tree):
+        """With the loss's gradient, and the batch's numbers."""
+        def now(leaf):
+            if isinstance(leaf, Given):
+                return self.leaves[leaf.place]
+            return leaf.over(self.seed.untyped_storage(), 0) if isinstance(leaf, Ref) else leaf
+        return tree_map(now, tree)
 
     def followers(self, value, view, byte):
         made = []

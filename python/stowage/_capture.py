@@ -31,6 +31,10 @@ SHAPE_ONLY = {"aten::" + name for name in (
 # Of these, the ones that write no bytes either.
 EMPTY = {"aten::empty", "aten::empty_strided", "aten::empty_like", "aten::new_empty", "aten::new_empty_strided"}
 
+# Arguments that an operation writes though its schema does not say so, by their places, if the argument at the last place is true: running
+# statistics.
+UNSAID = {f"aten::{name}_batch_norm": ((3, 4), 5) for name in ("native", "cudnn", "miopen")}
+
 # Of what PyTorch says where an operation needs more of a tensor than its shape.
 NEEDS_BYTES = ("no fake impl registered", "is not supported for tensor subclasses", "Cannot access data pointer")
 
@@ -38,6 +42,10 @@ NEEDS_BYTES = ("no fake impl registered", "is not supported for tensor subclasse
 SEVERAL_DEVICES = ("is not on the expected device", "two different devices", "at least two devices")
 
 RECOMPUTES = ("plan: {} runs again in backward (gradient checkpointing); turn that off: what is recomputed is the plan's to decide")
+
+
+class NoLoss(Refused):
+    """The model's output has no loss."""
 
 
 def key_of(tensor):
@@ -139,6 +147,10 @@ class Step(TorchDispatchMode):
         self.record(func, args, kwargs, given, result)
         return result
 
+    def effect(self, name):
+        """What is written by an operation that changes nothing but parameters and inputs: such operations are left out."""
+        return []
+
     def record(self, func, args, kwargs, given, result):
         had = {key_of(tensor) for tensor in given}
         made = {key_of(tensor): tensor for tensor in tensors_in(result)
@@ -154,8 +166,6 @@ class Step(TorchDispatchMode):
         name = ".".join(part for part in (self.module, func._schema.name.split("::")[-1]) if part)
         name = self.unique(name + (".backward" if self.phase == "backward" else ""))
         op = {"op": name, "phase": self.phase, "unit": self.units[self.unit], "kernel": kernel_of(func, given, made)}
-        if self.phase == "forward" and "batch_norm" in func._schema.name:
-            op["replayable"] = False  # it changes running statistics, which its schema does not say
         writes = [self.add(f"{name}.out", "activation", tensor) for tensor in made.values()]
         aliases = []
         for tensor in changed:
@@ -168,6 +178,7 @@ class Step(TorchDispatchMode):
             after.type, after.shape = before.type, before.shape
             writes.append(after)
             aliases.append((after, before))
+        writes = writes or self.effect(name)
         if not writes:
             return
         count = flop_registry.get(func._overloadpacket)
@@ -191,7 +202,8 @@ def is_real(func, args, kwargs):
 
 def changed_by(func, args, kwargs):
     """The tensors that the operation writes in place."""
-    changed = []
+    unsaid, condition = UNSAID.get(func._schema.name, ((), None))
+    changed = tensors_in([args[place] for place in unsaid]) if condition is not None and args[condition] else []
     for place, argument in enumerate(func._schema.arguments):
         if argument.alias_info is None or not argument.alias_info.is_write:
             continue
@@ -224,9 +236,9 @@ def loss_in(output, batch, loss):
             value = output[0]
     if isinstance(value, torch.Tensor) and value.numel() == 1 and value.requires_grad:
         return value
-    raise Refused("plan: the model's output is no loss, a scalar that its parameters lead to; add one, such as "
-                  "loss=lambda output, batch: torch.nn.functional.cross_entropy(output.logits.flatten(0, 1), "
-                  "batch[\"labels\"].flatten())")
+    raise NoLoss("plan: the model's output is no loss, a scalar that its parameters lead to; add one, such as "
+                 "loss=lambda output, batch: torch.nn.functional.cross_entropy(output.logits.flatten(0, 1), "
+                 "batch[\"labels\"].flatten())")
 
 
 @contextmanager

@@ -9,11 +9,13 @@ from contextlib import contextmanager
 import torch
 from torch.utils._pytree import tree_flatten, tree_map
 
-from stowage._arena import GuardFailed, Program
+from stowage._arena import GuardFailed, OtherBits, Program
+from stowage._capture import NoLoss
 from stowage._left_alone import in_training
+from stowage._numbers import is_number
 from stowage._plan import Answer, Refused
 from stowage._requirements import require_plain
-from stowage._tape import Ref, attributes_of, record
+from stowage._tape import Ref, attributes_of, bytes_kept, record
 
 MOST_TAPES = 8
 PLAIN = (bool, int, float, str, type(None))
@@ -28,6 +30,15 @@ def said_by_offload():
         if str(error).startswith("plan: "):
             raise Refused("offload" + str(error)[4:]) from error
         raise
+
+
+@contextmanager
+def told_of_other_bits():
+    try:
+        yield
+    except OtherBits as error:
+        raise RuntimeError(f"stowage.offload: {error} gave other bits when it ran again: it draws or keeps numbers that it does not say; this "
+                           "step's gradients are not eager's") from error
 
 
 class Same:
@@ -48,13 +59,19 @@ def with_lost_fields(kind):
     def lost(self, name):
         raise AttributeError(f"stowage.offload: the output's {name!r} is not kept in training; outputs=({name!r},) keeps it")
 
+    def begin(self):
+        kind.__post_init__(self)
+        self.__dict__["_is_made"] = True
+
     def attribute(self, name):
-        return lost(self, name) if name in fields and name not in kind.keys(self) else kind.__getattribute__(self, name)
+        is_lost = name in fields and "_is_made" in self.__dict__ and name not in kind.keys(self)
+        return lost(self, name) if is_lost else kind.__getattribute__(self, name)
 
     def item(self, key):
         return lost(self, key) if isinstance(key, str) and key not in kind.keys(self) else kind.__getitem__(self, key)
 
-    return type(kind.__name__, (kind,), {"__getattribute__": attribute, "__getitem__": item, "__module__": kind.__module__})
+    members = {"__getattribute__": attribute, "__getitem__": item, "__module__": kind.__module__}
+    return type(kind.__name__, (kind,), members | ({"__post_init__": begin} if hasattr(kind, "__post_init__") else {}))
 
 
 class Half(torch.autograd.Function):
@@ -101,21 +118,27 @@ class Running:
                                "once, after each forward in training")
         if self.entry.versions() != self.versions:
             raise RuntimeError("stowage.offload: a weight was changed between forward and backward()")
+        if torch.is_autocast_enabled("cpu"):
+            raise RuntimeError("stowage.offload: backward() under autocast, which gives its operations other types; call it outside, as PyTorch "
+                               "advises")
         self.entry.under_way = None
-        found = backward_of(self.program, gradient.contiguous())
+        with told_of_other_bits():
+            found = backward_of(self.program, gradient.contiguous())
         return [found.get(place) for place in range(len(self.entry.parameters))]
 
 
 class Entry:
     """The instance's forward: in training the tape, else the model as it is. Owns the arena."""
 
-    def __init__(self, model, optimizer, loss, outputs, question):
+    def __init__(self, model, optimizer, loss, outputs, question, verify):
         self.model, self.optimizer, self.loss, self.outputs, self.question = model, optimizer, loss, tuple(outputs), question
+        self.verify = verify
         self.own = model.forward
         self.parameters = list(model.parameters())
         self.keys, self.planned, self.programs = [], [], []  # of each tape
         self.arena = torch.empty(0, dtype=torch.uint8)
-        self.under_way, self.recording = None, False
+        self.newest = None  # the program that ran last in the arena
+        self.under_way = None
         functools.update_wrapper(self, self.own)
         self.__signature__ = inspect.signature(self.own)
 
@@ -127,7 +150,7 @@ class Entry:
         raise TypeError("stowage.offload: the whole model is not pickled; save its state_dict()")
 
     def __call__(self, *args, **kwargs):
-        if self.recording or not self.model.training or not torch.is_grad_enabled():
+        if not self.model.training or not torch.is_grad_enabled():
             return self.own(*args, **kwargs)
         running = self.run(args, kwargs)
         return running.output(Half.apply(running, *self.parameters))
@@ -144,7 +167,7 @@ class Entry:
                "PyTorch's settings": (torch.get_default_dtype(), torch.are_deterministic_algorithms_enabled())}
         for place, leaf in enumerate(leaves):
             require_leaf(place, leaf)
-            key[f"argument {place}"] = layout_of(leaf) if isinstance(leaf, torch.Tensor) else (type(leaf), leaf)
+            key[f"argument {place}"] = layout_of(leaf) if isinstance(leaf, torch.Tensor) else (type(leaf), None if is_number(leaf) else leaf)
         for name, module in self.model.named_modules():
             require_no_hooks(name, module)
             key[name or type(module).__name__] = guarded(module)
@@ -161,17 +184,22 @@ class Entry:
         key = self.key_of(leaves, spec)
         self.under_way = None
         results = program = None
-        state = torch.get_rng_state()
         for place in reversed([place for place, known in enumerate(self.keys) if known == key]):
             program = self.programs[place]
-            if (results := forward_of(program, leaves)) is not None:
+            if not program.tape.other_numbers(leaves) and (results := self.forward_of(program, leaves)) is not None:
                 break
-            torch.set_rng_state(state)
         if results is None:
             program = self.add(key, args, kwargs, leaves)
-            results = forward_of(program, leaves)
+            results = self.forward_of(program, leaves)
         self.under_way = Running(self, program, results)
         return self.under_way
+
+    def forward_of(self, program, leaves):
+        if program is not self.newest:
+            program.resident.clear()
+        self.newest = program
+        with told_of_other_bits():
+            return forward_of(program, leaves)
 
     @said_by_offload()
     def add(self, key, args, kwargs, leaves):
@@ -179,19 +207,26 @@ class Entry:
         if len(self.keys) == MOST_TAPES:
             last = self.keys[-1]
             changed = [name for name in key if name not in last or key[name] != last[name]]
+            changed += [f"argument {place}" for place in self.planned[-1][0].other_numbers(leaves)]
             raise Refused(f"offload: {MOST_TAPES} different steps have been planned, and this one differs again, in "
                           f"{changed[0] if changed else 'what forward reads from tensors (item())'}; make steps alike (pad batches to one shape)")
         require_on_cpu(self.model)
-        self.recording = True
+        outermost, self.model.forward = self.model.forward, self.own  # others may have wrapped this forward, and their wrappers run already
         try:
             tape = record(self.model, args, kwargs, self.loss, self.outputs, self.optimizer)
+        except NoLoss as error:
+            if not self.keys:
+                raise
+            raise Refused("offload: this call of the model returns no loss, as others did: Trainer's label_smoothing_factor and compute_loss_func "
+                          "take it outside of the model; leave them out, or give that loss as loss= and run the loop yourself") from error
         finally:
-            self.recording = False
+            self.model.forward = outermost
         plan = self.plan_of(tape)
         if plan["device_peak_bytes"] > self.arena.numel():
             self.arena = torch.empty(plan["device_peak_bytes"], dtype=torch.uint8)
-            self.programs = [Program(*planned, self.arena) for planned in self.planned]
-        program = Program(tape, plan, self.arena)
+            self.programs = [Program(*planned, self.arena, self.verify) for planned in self.planned]
+        program = Program(tape, plan, self.arena, self.verify)
+        self.newest = None
         require_same_bits(program, leaves)
         self.keys.append(key)
         self.planned.append((tape, plan))
@@ -199,10 +234,16 @@ class Entry:
         return program
 
     def plan_of(self, tape):
-        answer = Answer(tape.trace.encode(), self.question)
+        question = dict(self.question)
+        if question["host_memory"] is not None:  # the caller holds the outputs there
+            question["host_memory"] = max(1, question["host_memory"] - tape.bytes_of_outputs())
+        answer = Answer(tape.trace.encode(), question)
         if not answer.fits:
-            what = {"device": "device_memory", "host": "host_memory"}.get(answer.json["lacks"], answer.json["lacks"])
-            raise Refused(f"offload: the step does not fit: {what} must be {answer.json['smallest_bytes']} bytes at least"
+            lacks, smallest = answer.json["lacks"], answer.json["smallest_bytes"]
+            if lacks == "host":
+                smallest += tape.bytes_of_outputs()
+            what = {"device": "device_memory", "host": "host_memory"}.get(lacks, lacks)
+            raise Refused(f"offload: the step does not fit: {what} must be {smallest} bytes at least"
                           + (f", for {answer.json['op']}" if answer.json.get("op") else ""))
         return json.loads(answer.plan)
 
@@ -214,10 +255,14 @@ def backward_of(program, seed):
 
 @as_recorded
 def forward_of(program, leaves):
-    """Nothing where a guard has another answer."""
+    """None, and nothing has happened, where a guard has another answer."""
+    state, buffers = torch.get_rng_state(), [(buffer, buffer.clone()) for buffer in program.tape.on_host.values()]
     try:
         return program.forward(leaves)
     except GuardFailed:
+        torch.set_rng_state(state)
+        for buffer, before in buffers:
+            buffer.copy_(before)
         return None
 
 
@@ -225,18 +270,21 @@ def require_same_bits(program, leaves):
     """Compares the tape's loss and gradients with those of the step that was recorded, with a poisoned arena."""
     (loss, gradients), program.tape.first = program.tape.first, None
     was, program.poisoned = program.poisoned, True
+    verify, program.verify = program.verify, True
+    why = "one of them draws or keeps numbers that it does not say"
     try:
-        with torch.random.fork_rng(devices=[]):
+        with torch.random.fork_rng(devices=[]), bytes_kept(list(program.tape.on_host.values())):
             found = forward_of(program, leaves)
             same = found is not None and same_bits(found[program.tape.loss], loss)
             found = backward_of(program, torch.ones_like(loss)) if same else {}
             same = same and all(same_bits(found[place], gradient) for place, gradient in gradients.items())
     except (IndexError, RuntimeError):  # poison is no index
         same = False
-    program.poisoned = was
+    except OtherBits as error:
+        same, why = False, f"{error} has others when it runs again"
+    program.poisoned, program.verify = was, verify
     if not same:
-        raise Refused("offload: the recorded operations do not give the step's own bits again: one of them draws or keeps numbers that it does "
-                      "not say; this model is not supported")
+        raise Refused(f"offload: the recorded operations do not give the step's own bits again: {why}; this model is not supported")
 
 
 def same_bits(one, other):
@@ -261,16 +309,24 @@ def require_leaf(place, leaf):
 
 
 def require_no_hooks(name, module):
+    if torch.nn.modules.module._has_any_global_hook():
+        raise Refused("offload: there are hooks for all modules (torch.nn.modules.module.register_module_…), which a tape does not call; remove "
+                      "them")
     if module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks:
         raise Refused(f"offload: {name or 'the model'} ({type(module).__name__}) has hooks, which a tape does not call; remove them")
 
 
+def plain_of(attributes):
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in attributes.items()
+            if isinstance(value, PLAIN) or (isinstance(value, (list, tuple)) and all(isinstance(item, PLAIN) for item in value))}
+
+
 def guarded(module):
-    """Numbers, texts and tensors that forward may look at: the module's attributes and its configuration's."""
+    """Numbers, texts and tensors that forward may look at: the module's attributes and its configuration's, with configurations in that."""
     own = attributes_of(module)
-    configuration = vars(own["config"]) if hasattr(own.get("config"), "__dict__") else {}
-    plain = {name: tuple(value) if isinstance(value, list) else value for name, value in (*configuration.items(), *own.items())
-             if isinstance(value, PLAIN) or (isinstance(value, (list, tuple)) and all(isinstance(item, PLAIN) for item in value))}
+    configuration = getattr(own.get("config"), "__dict__", {})
+    plain = [plain_of(own), plain_of(configuration)]
+    plain += [(name, plain_of(vars(part))) for name, part in configuration.items() if name.endswith("_config") and hasattr(part, "__dict__")]
     tensors = {name: Same(value) for name, value in (*own.items(), *module._buffers.items()) if isinstance(value, torch.Tensor)}
     return plain, tensors
 
@@ -283,7 +339,7 @@ def require_on_cpu(model):
 
 
 @said_by_offload()
-def offloaded(model, optimizer, batch, question, loss, outputs):
+def offloaded(model, optimizer, batch, question, loss, outputs, verify):
     """As stowage.offload, of a question to the planner."""
     require_plain(model)
     require_on_cpu(model)
@@ -293,7 +349,7 @@ def offloaded(model, optimizer, batch, question, loss, outputs):
         raise Refused(f"offload: optimizer is a {type(optimizer).__name__}; give the torch.optim.AdamW that trains the model")
     if loss is not None and outputs:
         raise Refused("offload: outputs= has no place beside loss=: model(...) then returns the loss alone")
-    entry = Entry(model, optimizer, loss, outputs, question)
+    entry = Entry(model, optimizer, loss, outputs, question, verify)
     args, kwargs = ((), dict(batch)) if hasattr(batch, "keys") else (tuple(batch) if isinstance(batch, (tuple, list)) else (batch,), {})
     leaves, spec = tree_flatten((args, kwargs))
     model.forward = entry

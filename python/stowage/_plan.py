@@ -227,14 +227,15 @@ def plan(model, batch, machine="rtx4090", device_memory=None, host_memory=None, 
     return answer
 
 
-def offload(model, optimizer, batch, device_memory, host_memory=None, machine="rtx4090", loss=None, outputs=()):
+def offload(model, optimizer, batch, device_memory, host_memory=None, machine="rtx4090", loss=None, outputs=(), verify=False):
     """Makes training steps of the model run in the memory of a plan, forward and backward, with the bits that they have without it.
 
     model: a torch.nn.Module on the CPU; optimizer: its torch.optim.Adam or AdamW, which stays PyTorch's own and works on the
     host. batch: what the model takes: a tensor, a tuple or a mapping; its step is recorded, planned and tried here, and batches
     of other shapes where they come. device_memory, host_memory, machine: as stowage.plan; the arena, of the plan's bytes, is host
     memory. loss: a function of the model's output and the batch that returns a scalar: model(...) then returns that in training.
-    outputs: names of the output's fields that are kept in training, beside the loss.
+    outputs: names of the output's fields that are kept in training, beside the loss; they take host memory. verify: compares the bits
+    of each operation that runs again in backward with those of its first time, and raises RuntimeError where they differ.
     Returns the same model and optimizer. Raises Refused, with what to do, for what it cannot run with these bits.
     """
     try:
@@ -243,4 +244,4 @@ def offload(model, optimizer, batch, device_memory, host_memory=None, machine="r
         raise ImportError("stowage.offload needs PyTorch: pip install torch") from error
     question = {**_machine(machine), "device_memory": _bytes("device_memory", device_memory),
                 "host_memory": _bytes("host_memory", host_memory), "policy": "auto", "name": type(model).__name__}
-    return offloaded(model, optimizer, batch, question, loss, outputs)
+    return offloaded(model, optimizer, batch, question, loss, outputs, verify)

@@ -4,6 +4,8 @@ The step runs once as eager runs it, under a dispatch mode below autograd. A val
 next, as in the trace (stowage._capture) that the planner is asked about, so that the plan's places are those of the tape's values.
 """
 
+import ctypes
+import hashlib
 import random
 import sys
 import warnings
@@ -17,6 +19,7 @@ from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflat
 
 from stowage._capture import EMPTY, RECOMPUTES, SHAPE_ONLY, Step, changed_by, counts_of, key_of, loss_in, watched, written
 from stowage._left_alone import tensors_in
+from stowage._numbers import TAKES, Number, is_number, numbers_in, with_plain_numbers
 from stowage._plan import Refused
 from stowage._requirements import optimizer_of
 
@@ -73,6 +76,7 @@ class Guard:
 class Recorder(Step):
     """Step's record of real tensors, with what each operation needs to run again."""
 
+    takes_numbers = True
     shape_only = {name for name in SHAPE_ONLY if "rand" not in name}  # these draw in the order of their argument's strides
 
     def __init__(self):
@@ -80,6 +84,9 @@ class Recorder(Step):
         self.calls, self.guards = [], []  # a call for each of `ops`
         self.sources = {}  # of an input or a parameter: the tensor that has its bytes
         self.outside = None  # the gradient of the loss, which the caller of backward() holds
+        self.buffers = set()  # values of the model's buffers
+        self.on_host = set()  # of these, the ones that forward changes
+        self.number, self.numbers = None, {}  # the number that a function is given; of an autograd node's sequence number
         self.refusal = None  # found in backward
 
     def add(self, name, kind, tensor):
@@ -103,6 +110,17 @@ class Recorder(Step):
         if self.phase == "forward":
             raise Refused(self.refusal)
 
+    def leave_on_host(self):
+        """Takes from the trace the buffers that forward changes, and the caller's gradient of the loss: an operation gets them where they
+        are. What reads such a buffer is not computed again, since it would read another step of it."""
+        for guard in self.guards:
+            if guard.value in self.on_host:
+                raise Refused(f"offload: forward looks at {guard.value.name} ({guard.func}), which it changes in each step; leave that out")
+        for place, (op, reads, writes, aliases) in enumerate(self.ops):
+            if op["phase"] == "forward" and self.on_host.intersection(reads):
+                op["replayable"] = False
+            self.ops[place] = (op, [value for value in reads if value not in self.on_host and value is not self.outside], writes, aliases)
+
     def require_supported(self, func, args, kwargs, given, changed):
         for tensor in given:
             if tensor.layout != torch.strided or tensor.is_conj() or tensor.is_neg() or tensor.device.type != "cpu":
@@ -111,11 +129,11 @@ class Recorder(Step):
             self.refuse(f"has a shape that depends on values ({func})")
         if any(isinstance(argument, torch.Generator) for argument in tree_leaves((args, kwargs))):
             self.refuse(f"draws from a generator of its own ({func})")
-        if "batch_norm" in func._schema.name and len(args) > 5 and isinstance(args[3], torch.Tensor) and True in args[5:6]:
-            self.refuse("changes running statistics (batch norm), which is not supported yet")
-        for tensor in changed:
-            if tensor.numel() > 0 and self.value_of(tensor).kind in ("parameter", "input"):
-                self.refuse(f"changes {self.value_of(tensor).name} in place ({func}), which is not supported yet")
+        for value in (self.value_of(tensor) for tensor in changed if tensor.numel() > 0):
+            if value in self.buffers and self.phase == "forward":
+                self.on_host.add(value)
+            elif value.kind in ("parameter", "input"):
+                self.refuse(f"changes {value.name} in place ({func}), which is not supported; make a new tensor")
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
@@ -124,13 +142,19 @@ class Recorder(Step):
         self.require_supported(func, args, kwargs, given, changed)
         if self.phase == "forward":
             self.places[torch.autograd._get_sequence_nr() - 1] = (self.unit, self.module)
+            if self.number is not None and torch.is_grad_enabled() and given[0].requires_grad:
+                self.numbers[torch.autograd._get_sequence_nr() - 1] = self.number
         else:
             self.find_place()
             self.find_recomputation()
         reads_bytes = func._schema.name not in self.shape_only
         before = {key_of(tensor): self.value_of(tensor) for tensor in given if reads_bytes and tensor.numel() > 0}
+        unchanged = [] if func.namespace in ("aten", "prims") else [(tensor, digest(tensor)) for tensor in given
+                                                                     if not any(tensor is other for other in changed)]
         state = torch.get_rng_state()
         result = func(*args, **kwargs)
+        if any(digest(tensor) != before for tensor, before in unchanged):
+            self.refuse(f"changes an argument of {func}, which the operation's schema does not say (mutates_args)")
         if any(value.bytes != max(1, tensor.untyped_storage().nbytes()) for tensor in given
                if (value := before.get(key_of(tensor))) is not None):
             self.refuse(f"changes the size of a tensor ({func})")
@@ -148,15 +172,24 @@ class Recorder(Step):
             return
         op, reads, writes, aliases = self.ops[-1]
         op["kernel"] = str(func)  # a cast is an operation like others: weights have their own type on the tape
-        self.ops[-1] = (op, [value for value in reads if value is not self.outside], writes, aliases)
         made = set(writes) - {after for after, _ in aliases}
 
         def ref(leaf):
             value = self.newest.get(key_of(leaf)) if isinstance(leaf, torch.Tensor) and leaf.numel() > 0 else None
             return Ref(value, leaf) if value in made else None
 
+        number = self.number if self.phase == "forward" else self.number_of_node()
+        if number is not None and len(args) > 1:
+            args = number._given(func, args)
         arguments, refs = self.described((args, kwargs), before), [ref(leaf) for leaf in tree_leaves(result)]
         self.calls.append(Call(func, arguments, result, refs, aliases, draws))
+
+    def number_of_node(self):
+        node = torch._C._current_autograd_node()
+        return self.numbers.get(node._sequence_nr()) if node is not None else None
+
+    def effect(self, name):
+        return [self.add(f"{name}.changed", "activation", torch.empty(1, dtype=torch.uint8))]
 
     def note_guard(self, func, args, kwargs, before, answer):
         values = list({id(value): value for value in before.values()}.values())
@@ -175,7 +208,7 @@ class Recorder(Step):
 
 
 class SeesAll(TorchFunctionMode):
-    """Refuses what looks at bytes without an operation."""
+    """Refuses what looks at bytes without an operation, and tells the recorder which number a function is given."""
 
     def __init__(self, recorder):
         super().__init__()
@@ -184,7 +217,38 @@ class SeesAll(TorchFunctionMode):
     def __torch_function__(self, func, types, args=(), kwargs=None):
         if getattr(func, "__name__", "") in UNSEEN:
             self.recorder.refuse(f"looks at values by Tensor.{func.__name__}(), which is not supported; leave it out of the step")
-        return func(*args, **(kwargs or {}))
+        numbers, kwargs = numbers_in((args, kwargs)), kwargs or {}
+        if not numbers:
+            return func(*args, **kwargs)
+        number = numbers[0]
+        number._taken = False
+        self.recorder.number = number if getattr(func, "__name__", "") in TAKES and len(args) == 2 and not kwargs else None
+        args, kwargs = with_plain_numbers((args, kwargs))
+        try:
+            return func(*args, **kwargs)
+        finally:
+            self.recorder.number = None
+            for number in numbers[number._taken:]:
+                number._look()
+
+
+def digest(tensor):
+    """Of a tensor's elements."""
+    tensor = tensor.contiguous()
+    return hashlib.blake2b((ctypes.c_ubyte * tensor.nbytes).from_address(tensor.data_ptr())).digest() if tensor.nbytes > 0 else b""
+
+
+@contextmanager
+def bytes_kept(tensors):
+    """Takes them back afterwards."""
+    before = [tensor.clone() for tensor in tensors]
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for tensor, own in zip(tensors, before):
+                if not torch.equal(tensor, own):
+                    tensor.copy_(own)
 
 
 def has_dynamic_shape(func, args):
@@ -244,6 +308,9 @@ class Tape:
 
     def __init__(self, recorder, loss, header):
         self.calls, self.guards, self.sources = recorder.calls, recorder.guards, recorder.sources
+        self.on_host = {value: recorder.sources[value] for value in recorder.on_host}  # buffers that the step changes where they are
+        self.names = [op["op"] for op, _, _, _ in recorder.ops]
+        self.constants = {}  # numbers among the arguments that forward looked at, by their places
         self.phases = [op["phase"] for op, _, _, _ in recorder.ops]
         self.operands = [[*reads, *writes] for _, reads, writes, _ in recorder.ops]
         self.writes = [writes for _, _, writes, _ in recorder.ops]
@@ -253,6 +320,14 @@ class Tape:
         self.outputs = {}  # by name: a tree of Ref
         self.output_class = None
         self.first = None  # loss and gradients of the recorded run
+
+    def other_numbers(self, leaves):
+        """Places in the batch of numbers that forward looked at, and that are others now."""
+        return [place for place, value in self.constants.items() if leaves[place] != value]
+
+    def bytes_of_outputs(self):
+        refs = [leaf for leaf in tree_leaves(self.outputs) if isinstance(leaf, Ref)]
+        return sum(torch.Size(ref.size).numel() * ref.type.itemsize for ref in refs)
 
 
 def stand_ins(model, recorder):
@@ -268,32 +343,41 @@ def stand_ins(model, recorder):
     for name, buffer in model.named_buffers(remove_duplicate=False):
         tensors[name] = buffer.detach()
         if buffer.numel() > 0 and key_of(buffer) not in recorder.newest:
-            recorder.add_source(name, "input", tensors[name], tensors[name])
+            recorder.buffers.add(recorder.add_source(name, "input", tensors[name], tensors[name]))
     return tensors, list(known.values())
 
 
 def own_copies(leaves, recorder):
-    """Of the batch: tensors that share no bytes with each other."""
+    """Of the batch: tensors that share no bytes with each other, and numbers that say what looks at them."""
     copies = []
     for place, leaf in enumerate(leaves):
         if isinstance(leaf, torch.Tensor):
             leaf = torch.empty_strided(leaf.shape, leaf.stride(), dtype=leaf.dtype).copy_(leaf)
             if leaf.numel() > 0:
                 recorder.add_source(f"batch.{place}", "input", leaf, place)
-        copies.append(leaf)
+        copies.append(Number(leaf, place) if is_number(leaf) and recorder.takes_numbers else leaf)
     return copies
 
 
 def record(model, args, kwargs, loss, outputs, optimizer):
-    """The tape of one step. The model's entry must run its own forward meanwhile. Throws Refused."""
-    recorder = Recorder()
+    """The tape of one step. The model's forward must be its own meanwhile. Throws Refused."""
+    try:
+        return record_once(Recorder(), model, args, kwargs, loss, outputs, optimizer)
+    except TypeError:  # by a function that takes no Number
+        recorder = Recorder()
+        recorder.takes_numbers = False
+        return record_once(recorder, model, args, kwargs, loss, outputs, optimizer)
+
+
+def record_once(recorder, model, args, kwargs, loss, outputs, optimizer):
     tensors, parameters = stand_ins(model, recorder)
     given = dict(tensors)
     leaves, spec = tree_flatten((args, kwargs))
-    args, kwargs = tree_unflatten(own_copies(leaves, recorder), spec)
+    leaves = own_copies(leaves, recorder)
+    args, kwargs = tree_unflatten(leaves, spec)
     batch = kwargs if not args else args[0] if len(args) == 1 else args
     with ExitStack() as stack:
-        for context in (generators_kept(), attributes_kept(model), watched(model, recorder), SeesAll(recorder), recorder, torch.enable_grad()):
+        for context in (generators_kept(), bytes_kept(list(model.buffers())), attributes_kept(model), watched(model, recorder), SeesAll(recorder), recorder, torch.enable_grad()):
             stack.enter_context(context)
         output = torch.func.functional_call(model, tensors, args, kwargs)
         value = loss_in(output, batch, loss)
@@ -311,10 +395,12 @@ def record(model, args, kwargs, loss, outputs, optimizer):
         raise Refused(RECOMPUTES.format("a part of the model").replace("plan", "offload", 1))
     if recorder.refusal:
         raise Refused(recorder.refusal)
+    recorder.leave_on_host()
     gradients = name_gradients(recorder, parameters)
     tape = Tape(recorder, at, {"stowage_trace": 2, "loss": "", "optimizer": optimizer_of(optimizer, None)}
                 | {name: count for name, count in counts_of(batch).items() if count > 0})
     tape.gradients, tape.outputs, tape.output_class = gradients, kept, type(output)
+    tape.constants = {number._place: number._value for number in numbers_in(leaves) if number._is_constant}
     tape.first = (value.detach(), {place: parameters[place].grad for place in gradients})
     return tape
 
@@ -325,7 +411,7 @@ def take_gradients(loss, recorder):
     with _disable_current_modes():
         seed = torch.ones_like(loss)
     recorder.outside = recorder.add("gradient of the loss", "input", seed)
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), torch.autocast("cpu", enabled=False):
         warnings.simplefilter("ignore")
         loss.backward(gradient=seed)
 
@@ -337,7 +423,10 @@ def refs_of_outputs(output, names, recorder):
         field = output.get(name) if hasattr(output, "get") else getattr(output, name, None)
         if field is None or not tensors_in(field):
             raise Refused(f"offload: outputs={name!r}, but the model's output has no tensor of that name")
-        kept[name] = tree_map(lambda leaf: Ref(recorder.value_of(leaf), leaf) if isinstance(leaf, torch.Tensor) else leaf, field)
+        for number in numbers_in(field):
+            number._look()
+        kept[name] = tree_map(lambda leaf: Ref(recorder.value_of(leaf), leaf) if isinstance(leaf, torch.Tensor) else leaf,
+                              with_plain_numbers(field))
     return kept
 
 

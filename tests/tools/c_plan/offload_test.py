@@ -15,6 +15,7 @@ from unittest import mock
 
 PACKAGE, LIBRARY = sys.argv[1:3]
 try:
+    import peft
     import torch
     import transformers as hf
     from torch import nn
@@ -26,7 +27,7 @@ sys.path.insert(0, PACKAGE)
 import stowage  # noqa: E402
 from live_bytes import LiveBytes  # noqa: E402
 from stowage import _tape  # noqa: E402
-from stowage._arena import GuardFailed, Program  # noqa: E402
+from stowage._arena import GuardFailed, OtherBits, Program  # noqa: E402
 
 SLACK = 4096  # bytes that a tape may need beside what stowage.plan counts: masks of whole numbers
 SHARE = int(os.environ.get("STOWAGE_TEST_SHARE", 6))  # of so many places for a fault one is tried
@@ -206,20 +207,25 @@ class Bits(unittest.TestCase):
         self.assertTrue(all(torch.equal(one.grad, other.grad) for one, other in zip(eager.parameters(), model.parameters())))
 
     def test_autocast_and_loss_scaling(self):
-        start = made("llama")
-        told = []
-        for model in (start, offloaded(copy.deepcopy(start))[0]):
-            optimizer, scaler = adamw(model), torch.amp.GradScaler("cpu", init_scale=256.0)
-            for number in range(3):
-                with torch.autocast("cpu", dtype=torch.bfloat16):
-                    loss = model(**text(number)).loss
-                scaler.scale(loss).backward()
-                scaler.step(optimizer)
-                scaler.update()
-                optimizer.zero_grad()
-                told.append(loss.item())
-        self.assertEqual(told[:3], told[3:])
-        self.assertTrue(same(start, model))
+        for name, padded in (("llama", ()), ("gpt2", (1,))):
+            start = made(name)
+            told = []
+            for model in (start, offloaded(copy.deepcopy(start))[0]):
+                optimizer, scaler = adamw(model), torch.amp.GradScaler("cpu", init_scale=256.0)
+                model.forward = torch.autocast("cpu", dtype=torch.bfloat16)(model.forward)  # as accelerate does
+                torch.manual_seed(7)
+                for number in range(3):
+                    loss = model(**text(number, padded=number in padded)).loss
+                    self.assertFalse(torch.is_autocast_enabled("cpu"))
+                    scaler.scale(loss).backward()
+                    scaler.step(optimizer)
+                    scaler.update()
+                    optimizer.zero_grad()
+                    told.append(loss.item())
+            self.assertEqual(told[:3], told[3:])
+            self.assertTrue(same(start, model))
+        with self.assertRaisesRegex(RuntimeError, "backward\\(\\) under autocast"), torch.autocast("cpu", dtype=torch.bfloat16):
+            model(**text(0)).loss.backward()
 
     def test_nothing_but_one_operations_results_is_outside_of_the_arena(self):
         torch.manual_seed(1)
@@ -235,6 +241,183 @@ class Bits(unittest.TestCase):
             model(x).backward()
         gradients = sum(parameter.nbytes for parameter in model.parameters())
         self.assertLessEqual(live.most - before, gradients + x.nbytes + max(value.bytes for writes in program.tape.writes for value in writes))
+
+
+class Changing(Blocks):
+    """Counts its steps and keeps a moving mean, in buffers that it reads before and after."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("steps", torch.tensor(0))
+        self.register_buffer("mean", torch.ones(16))
+
+    def forward(self, x):
+        self.steps += 1
+        x = x / (1 + self.mean)
+        self.mean.mul_(0.9).add_(x.mean(0).detach(), alpha=0.1)
+        return super().forward(x - self.mean)
+
+
+class Buffers(unittest.TestCase):
+    def require_same(self, eager, batches, budgets=(None,), **arguments):
+        least_bytes = least(copy.deepcopy(eager), batches[0])
+        start = copy.deepcopy(eager)
+        told, optimizer = [], adamw(eager)
+        for batch in batches:
+            loss = eager(batch) if isinstance(batch, torch.Tensor) else eager(**batch).loss
+            loss.backward()
+            told.append(loss.item())
+            optimizer.step()
+            optimizer.zero_grad()
+        for budget in budgets:
+            model, optimizer = offloaded(copy.deepcopy(start), batches[0], budget or least_bytes, **arguments)
+            self.assertTrue(all(torch.equal(*pair) for pair in zip(model.buffers(), start.buffers(), strict=True)))
+            for batch, wanted in zip(batches, told):
+                loss = model(batch) if isinstance(batch, torch.Tensor) else model(**batch).loss
+                loss.backward()
+                self.assertEqual(loss.item(), wanted)
+                optimizer.step()
+                optimizer.zero_grad()
+            self.assertTrue(same(model, eager))
+            self.assertTrue(all(torch.equal(*pair) for pair in zip(model.buffers(), eager.buffers(), strict=True)))
+        return model
+
+    def test_batch_norm(self):
+        torch.manual_seed(1)
+        eager = hf.ResNetForImageClassification(hf.ResNetConfig(embedding_size=8, depths=[2, 2], hidden_sizes=[8, 16], layer_type="basic",
+                                                                num_labels=4)).train()
+        batches = [{"pixel_values": torch.randn(4, 3, 64, 64), "labels": torch.arange(4)} for _ in range(4)]
+        model = self.require_same(eager, batches, ("8GiB", None))
+        steps = model.forward.planned[0][1]["instructions"]
+        names = model.forward.planned[0][0].names
+        again = {names[model.forward.programs[0].places.op_of[step["op"]]] for step in steps if step["kind"] == "recompute"}
+        self.assertTrue(again)
+        self.assertFalse([name for name in again if "batch_norm" in name])
+
+    def test_buffers_that_forward_changes_and_reads(self):
+        torch.manual_seed(1)
+        self.require_same(Changing(), [torch.randn(4, 16) for _ in range(4)], ("8GiB", None))
+
+    def test_a_step_whose_guard_fails_changes_no_buffer(self):
+        class Asking(Changing):
+            def forward(self, x):
+                loss = super().forward(x)
+                return loss * 2 if loss > 10 else loss
+
+        torch.manual_seed(1)
+        model = self.require_same(Asking(), [scale * torch.randn(4, 16) for scale in (1, 100, 1, 100)])
+        self.assertEqual(len(model.forward.programs), 2)
+
+    def test_a_frozen_batch_norm_is_computed_again(self):
+        torch.manual_seed(1)
+        eager = nn.Sequential(nn.Linear(16, 16), nn.BatchNorm1d(16), nn.Linear(16, 16))
+        eager[1].eval()
+        x = torch.randn(4, 16)
+        model = offloaded(copy.deepcopy(eager), x, loss=lambda y, _: y.sum())[0]
+        self.assertEqual(eager(x).sum().item(), model(x).item())
+        self.assertFalse(model.forward.planned[0][0].on_host)
+
+    def test_a_look_at_a_buffer_that_changes_is_refused(self):
+        class Looking(Changing):
+            def forward(self, x):
+                return super().forward(x) / self.steps.item()
+
+        with self.assertRaisesRegex(stowage.Refused, "looks at steps .*changes in each step"):
+            offloaded(Looking(), torch.randn(4, 16))
+
+
+class Scaled(Blocks):
+    def forward(self, x, items, scale=1.0):
+        loss = (super().forward(x * scale) - scale) * 7
+        return 2 / loss / items + loss / items - items * loss
+
+
+class Numbers(unittest.TestCase):
+    def check(self, model, calls, tapes, **arguments):
+        torch.manual_seed(1)
+        eager, x = copy.deepcopy(model), torch.randn(4, 16)
+        model = offloaded(model, {"x": x, **calls[0]}, **arguments)[0]
+        for call in calls:
+            told = []
+            for one in (eager, model):
+                torch.manual_seed(2)
+                loss = one(x=x, **call)
+                loss.backward()
+                told.append(loss.item())
+            self.assertEqual(*told)
+        self.assertTrue(all(torch.equal(one.grad, other.grad) for one, other in zip(eager.parameters(), model.parameters())))
+        self.assertEqual(len(model.forward.programs), tapes)
+
+    def test_numbers_that_only_tensors_meet_are_operands(self):
+        self.check(Scaled(), [{"items": items, "scale": scale} for items, scale in ((7, 0.5), (3, 0.25), (7, 2.0), (2**40, 1e-3))], 1)
+        self.check(Scaled(), [{"items": items} for items in (7, 3, 2.5)], 2)  # whole numbers, and others
+
+    def test_other_looks_make_constants(self):
+        class Looking(Blocks):
+            look = None
+
+            def forward(self, x, items):
+                return super().forward(x) * self.look(x, items)
+
+        looks = (lambda x, items: 1 if items > 4 else 2, lambda x, items: x.new_full((), items), lambda x, items: torch.tensor(items),
+                 lambda x, items: x[:items].sum(), lambda x, items: sum(range(items)), lambda x, items: {3: 1, 4: 2}[items],
+                 lambda x, items: torch.add(x, x, alpha=items).sum(), lambda x, items: (x ** items).sum(), lambda x, items: items * items,
+                 lambda x, items: nn.functional.dropout(x, 1 / items).sum(), lambda x, items: float(f"{items}"), lambda x, items: max(items, 1),
+                 lambda x, items: x.sum() / (3 - -items), lambda x, items: x.repeat(items, 1).sum(), lambda x, items: items.bit_length())
+        for place, look in enumerate(looks):
+            with self.subTest(place):
+                model = Looking()
+                model.look = look
+                self.check(model, [{"items": items} for items in (3, 4, 3)], 2)
+
+    def test_a_loss_that_is_divided_by_the_items(self):
+        model, eager = made(), made()
+        offloaded(model, text(0) | {"num_items_in_batch": 31})
+        for items in (31, 29, torch.tensor(17), torch.tensor(16)):
+            losses = []
+            for one in (eager, model):
+                torch.manual_seed(2)
+                losses.append(one(**text(1), num_items_in_batch=items).loss)
+                losses[-1].backward()
+            self.assertEqual(*(loss.item() for loss in losses))
+        self.assertTrue(all(torch.equal(one.grad, other.grad) for one, other in zip(eager.parameters(), model.parameters())))
+        self.assertEqual(len(model.forward.programs), 2)
+
+
+class Frozen(unittest.TestCase):
+    def test_weights_that_lora_freezes_are_copied_once(self):
+        torch.manual_seed(1)
+        config = peft.LoraConfig(target_modules=["q_proj", "v_proj"], r=2, task_type="CAUSAL_LM")
+        eager = peft.get_peft_model(made("llama"), config)
+        with torch.no_grad():
+            for name, parameter in eager.named_parameters():
+                if "lora_B" in name:
+                    parameter.normal_()
+        model = copy.deepcopy(eager)
+        told = train(eager, adamw(eager))
+        for budget in ("8GiB", least(copy.deepcopy(model))):
+            one = copy.deepcopy(model)
+            one, optimizer = offloaded(one, device_memory=budget)
+            self.assertEqual(train(one, optimizer), told)
+            self.assertTrue(same(one, eager))
+        one, optimizer = offloaded(copy.deepcopy(model))
+        program = one.forward.programs[0]
+        program.poisoned = False
+        frozen = [value for value in program.tape.sources if value.kind == "parameter" and not value.trained]
+        self.assertGreater(len(frozen), 10)
+        copied, source_bytes = [], Program.source_bytes
+        with mock.patch.object(Program, "source_bytes", lambda self, value: copied.append(value) or source_bytes(self, value)), \
+                mock.patch.object(Program, "poisoned", False):
+            self.assertEqual(train(one, optimizer), told)
+            self.assertEqual([copied.count(value) for value in frozen], [1] * len(frozen))
+            weight = next(parameter for parameter in one.parameters() if not parameter.requires_grad)
+            with torch.no_grad():
+                weight.mul_(2)
+            one(**text(0))
+            self.assertEqual(sorted(copied.count(value) for value in frozen), [1] * (len(frozen) - 1) + [2])
+            one(**text(0, padded=True))  # another step in the same arena
+            one(**text(0))
+            self.assertGreaterEqual(min(copied.count(value) for value in frozen), 2)
 
 
 class Faults(unittest.TestCase):
@@ -303,6 +486,28 @@ class Faults(unittest.TestCase):
             with mock.patch.object(call, "draws", False):
                 self.assertTrue(self.found(self.plan))
 
+    def test_verify_finds_what_runs_again_with_other_bits(self):
+        again = {step["op"] for step in self.plan["instructions"] if step["kind"] == "recompute"}
+        call = next(self.tape.calls[number] for op, number in self.entry.programs[0].places.op_of.items() if op in again
+                    and self.tape.calls[number].draws)
+        for verify in (False, True):
+            with mock.patch.object(call, "draws", False):
+                program = Program(self.tape, self.plan, torch.empty_like(self.entry.arena), verify)
+            try:
+                results(program, self.leaves)
+            except OtherBits as error:
+                self.assertTrue(verify)
+                self.assertIn(str(error), self.tape.names)
+            else:
+                self.assertFalse(verify)
+
+    def test_verify_tells_the_caller(self):
+        model, optimizer = made(), None
+        model, optimizer = offloaded(model, device_memory=least(model), verify=True)
+        train(model, optimizer, steps=1)
+        with mock.patch("stowage._arena.digest", lambda _: os.urandom(8)), self.assertRaisesRegex(RuntimeError, "gave other bits when it ran again"):
+            train(model, optimizer, steps=1)
+
     def test_a_wrong_plan_is_refused_when_it_is_tried(self):
         plan = copy.deepcopy(self.plan)
         next(step for step in plan["instructions"] if step["kind"] == "prefetch")["kind"] = "gate"
@@ -335,6 +540,16 @@ class Surface(unittest.TestCase):
         self.assertIsInstance(output, type(eager(**text(1))))
         self.assertTrue(torch.equal(output.logits, eager(**text(1)).logits))
         self.assertTrue(torch.equal(output[0], output["loss"]))
+        with self.assertRaisesRegex(stowage.Refused, "host_memory must be"):
+            offloaded(made("llama"), host_memory=1)
+        limits = []
+        for outputs in ((), ("logits",)):
+            try:
+                offloaded(made("llama"), host_memory=1, outputs=outputs)
+            except stowage.Refused as error:
+                limits.append(int(re.search(r"host_memory must be (\d+) bytes", str(error))[1]))
+        self.assertEqual(limits[1] - limits[0], output.logits.nbytes)
+        offloaded(made("llama"), host_memory=limits[1], outputs=("logits",))
         output = offloaded(made("llama"))[0](**text(1))
         for look in (lambda: output.logits, lambda: output["logits"]):
             with self.assertRaisesRegex(AttributeError, r"outputs=\('logits',\) keeps it"):
@@ -393,7 +608,11 @@ class Surface(unittest.TestCase):
         refused("device_memory must be \\d+ bytes at least", device_memory=630 * 10**6, batch=torch.randn(40000, 16))
         refused("only Adam and AdamW", optimizer=torch.optim.SGD(Blocks().parameters(), lr=1.0))
         refused("offload: the model \\(DataParallel\\) is wrapped", model=nn.DataParallel(Blocks()))
-        refused("changes 1.num_batches_tracked in place", nn.Sequential(nn.Linear(16, 16), nn.BatchNorm1d(16)), loss=lambda y, _: y.sum())
+        refused("changes batch.0 in place", blocks(lambda model, x: x.mul_(2)))
+        refused("changes blocks.0.weight in place", blocks(lambda model, x: model.blocks[0].weight.data.mul_(2) @ x.t()))
+        refused("changes an argument of stowage_test.silent", blocks(lambda model, x: torch.ops.stowage_test.silent(x, model.blocks[0].bias.detach())))
+        refused("relu.* has others when it runs again|own bits again", blocks(lambda model, x: torch.ops.stowage_test.counts(x)))
+        refused("host_memory must be \\d+ bytes at least", host_memory=1)
         refused("shape that depends on values", blocks(lambda model, x: x[x.sum(1) > 0]))
         refused("Tensor.tolist", blocks(lambda model, x: x * x.tolist()[0][0]))
         refused("Tensor.numpy", blocks(lambda model, x: x * torch.from_numpy(x.numpy())))
@@ -401,6 +620,9 @@ class Surface(unittest.TestCase):
         refused("generator of its own", blocks(lambda model, x: x * torch.rand(16, generator=torch.Generator())))
         refused("changes its attribute steps", blocks(count))
         refused("has hooks", hooked())
+        handle = nn.modules.module.register_module_forward_hook(lambda *_: None)
+        refused("hooks for all modules")
+        handle.remove()
         refused("requires a gradient", batch=torch.randn(4, 16, requires_grad=True))
         refused("share memory", batch=torch.randn(1, 16).expand(4, 16))
         refused("output is a tuple", model=made("llama"), batch=text(0) | {"return_dict": False})
@@ -418,6 +640,18 @@ class Surface(unittest.TestCase):
             model(torch.randn(3, 16))
         with self.assertRaisesRegex(stowage.Refused, "forward has been replaced"):
             stowage.offload(model, optimizer, torch.randn(1, 16), device_memory="8GiB")
+
+
+@torch.library.custom_op("stowage_test::silent", mutates_args=())
+def silent(x: torch.Tensor, kept: torch.Tensor) -> torch.Tensor:
+    kept.add_(1)
+    return x.clone()
+
+
+@torch.library.custom_op("stowage_test::counts", mutates_args=())
+def counts(x: torch.Tensor) -> torch.Tensor:
+    counts.calls = getattr(counts, "calls", 0) + 1
+    return x + counts.calls
 
 
 def hooked():
