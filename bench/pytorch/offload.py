@@ -40,7 +40,7 @@ def lora():
 SHARES = {"need": 1.0, "half": 0.5, "quarter": 0.25, "minimum": 0.0}
 CASES = {name: (make, batch, SHARES) for name, (make, batch) in MODELS.items()}
 CASES["lora"] = (lora, text, SHARES)
-CASES["gpt2-124m"] = (gpt2_124m, lambda: text(2, 512), {"30 %": 0.3, "minimum": 0.0})
+CASES["gpt2-124m"] = (gpt2_124m, lambda: text(1, 256), {"30 %": 0.3, "minimum": 0.0})
 
 
 def adamw(model):

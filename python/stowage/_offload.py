@@ -19,6 +19,7 @@ from stowage._tape import Ref, attributes_of, bytes_kept, record
 
 MOST_TAPES = 8
 PLAIN = (bool, int, float, str, type(None))
+WRAPPED = {"forward", "_original_forward", "_is_accelerate_prepared"}  # the model's, when others have wrapped its forward
 
 
 @contextmanager
@@ -41,6 +42,16 @@ def told_of_other_bits():
                            "step's gradients are not eager's") from error
 
 
+class Itself:
+    """Anything, compared by identity; it lives as long as this."""
+
+    def __init__(self, value):
+        self.value = value
+
+    def __eq__(self, other):
+        return type(other) is Itself and self.value is other.value
+
+
 class Same:
     """A tensor that is compared by identity and by its bytes' place, and lives as long as this."""
 
@@ -48,7 +59,7 @@ class Same:
         self.tensor, self.place = tensor, (*layout_of(tensor), tensor.data_ptr() if tensor.layout == torch.strided else 0)
 
     def __eq__(self, other):
-        return self.tensor is other.tensor and self.place == other.place
+        return type(other) is Same and self.tensor is other.tensor and self.place == other.place
 
 
 @functools.cache
@@ -117,7 +128,7 @@ class Running:
             raise RuntimeError("stowage.offload: backward() of a step that another forward or backward() has followed; call backward() "
                                "once, after each forward in training")
         if self.entry.versions() != self.versions:
-            raise RuntimeError("stowage.offload: a weight was changed between forward and backward()")
+            raise RuntimeError("stowage.offload: a weight or a buffer was changed between forward and backward()")
         if torch.is_autocast_enabled("cpu"):
             raise RuntimeError("stowage.offload: backward() under autocast, which gives its operations other types; call it outside, as PyTorch "
                                "advises")
@@ -156,7 +167,7 @@ class Entry:
         return running.output(Half.apply(running, *self.parameters))
 
     def versions(self):
-        return [parameter._version for parameter in self.parameters]
+        return [tensor._version for tensor in (*self.parameters, *self.model.buffers())]
 
     # --- which tape
 
@@ -164,13 +175,14 @@ class Entry:
         """By name all that a tape depends on, but for the numbers in its tensors and the answers of its guards."""
         key = {"structure of the arguments": str(spec),
                "autocast": (torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")),
-               "PyTorch's settings": (torch.get_default_dtype(), torch.are_deterministic_algorithms_enabled())}
+               "PyTorch's settings": (torch.get_default_dtype(), torch.are_deterministic_algorithms_enabled(),
+                                      torch.backends.cuda.flash_sdp_enabled(), torch.backends.cuda.math_sdp_enabled())}
         for place, leaf in enumerate(leaves):
             require_leaf(place, leaf)
             key[f"argument {place}"] = layout_of(leaf) if isinstance(leaf, torch.Tensor) else (type(leaf), None if is_number(leaf) else leaf)
         for name, module in self.model.named_modules():
             require_no_hooks(name, module)
-            key[name or type(module).__name__] = guarded(module)
+            key[name or type(module).__name__] = guarded(module, module is not self.model)
         parameters = list(self.model.parameters())
         if len(parameters) != len(self.parameters) or any(new is not old for new, old in zip(parameters, self.parameters)):
             raise Refused("offload: the model's parameters are others than when stowage.offload was called; make the model anew, and call it again")
@@ -197,6 +209,8 @@ class Entry:
     def forward_of(self, program, leaves):
         if program is not self.newest:
             program.resident.clear()
+            if self.newest is not None:
+                self.newest.offloaded.clear()  # the plan's host memory is for one step
         self.newest = program
         with told_of_other_bits():
             return forward_of(program, leaves)
@@ -226,6 +240,8 @@ class Entry:
             self.arena = torch.empty(plan["device_peak_bytes"], dtype=torch.uint8)
             self.programs = [Program(*planned, self.arena, self.verify) for planned in self.planned]
         program = Program(tape, plan, self.arena, self.verify)
+        for other in self.programs:
+            other.offloaded.clear()
         self.newest = None
         require_same_bits(program, leaves)
         self.keys.append(key)
@@ -316,19 +332,25 @@ def require_no_hooks(name, module):
         raise Refused(f"offload: {name or 'the model'} ({type(module).__name__}) has hooks, which a tape does not call; remove them")
 
 
-def plain_of(attributes):
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in attributes.items()
-            if isinstance(value, PLAIN) or (isinstance(value, (list, tuple)) and all(isinstance(item, PLAIN) for item in value))}
+def compared(value):
+    """What tells whether forward finds the same: numbers, texts and what lists hold by their values, all else by identity."""
+    if isinstance(value, PLAIN):
+        return type(value), value
+    if isinstance(value, torch.Tensor):
+        return Same(value)
+    if type(value) in (list, tuple):
+        return type(value), tuple(map(compared, value))
+    if type(value) is dict:
+        return tuple((compared(name), compared(item)) for name, item in value.items())
+    return Itself(value)
 
 
-def guarded(module):
-    """Numbers, texts and tensors that forward may look at: the module's attributes and its configuration's, with configurations in that."""
-    own = attributes_of(module)
+def guarded(module, own_forward):
+    """What forward may look at: the module's attributes, parts and buffers, and its configuration's attributes, with configurations in that."""
+    own = {name: value for name, value in attributes_of(module).items() if own_forward or name not in WRAPPED}
     configuration = getattr(own.get("config"), "__dict__", {})
-    plain = [plain_of(own), plain_of(configuration)]
-    plain += [(name, plain_of(vars(part))) for name, part in configuration.items() if name.endswith("_config") and hasattr(part, "__dict__")]
-    tensors = {name: Same(value) for name, value in (*own.items(), *module._buffers.items()) if isinstance(value, torch.Tensor)}
-    return plain, tensors
+    parts = [(name, vars(part)) for name, part in configuration.items() if name.endswith("_config") and hasattr(part, "__dict__")]
+    return [compared(part) for part in (own, configuration, parts, dict(module._modules), dict(module._buffers))]
 
 
 def require_on_cpu(model):
@@ -343,7 +365,7 @@ def offloaded(model, optimizer, batch, question, loss, outputs, verify):
     """As stowage.offload, of a question to the planner."""
     require_plain(model)
     require_on_cpu(model)
-    if "forward" in vars(model):
+    if getattr(vars(model).get("forward", model.forward), "__func__", None) is not type(model).forward:
         raise Refused("offload: the model's forward has been replaced, maybe by stowage.offload; give the model as its class makes it")
     if not isinstance(optimizer, torch.optim.Optimizer):
         raise Refused(f"offload: optimizer is a {type(optimizer).__name__}; give the torch.optim.AdamW that trains the model")
