@@ -5,6 +5,7 @@
 
 #include "stowage/error.h"
 #include "tests/tools/report/small_step.h"
+#include "tools/report/check_report_input.h"
 #include "tools/report/report_data.h"
 
 namespace stowage::report {
