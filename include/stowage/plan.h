@@ -236,6 +236,10 @@ inline bool runs_on_host(const Instruction& instruction) { return instruction.la
 //   host          [ update 5 ][ update 4 ][ update 3 ] …
 //   ring      g5    g4    g3           g5's       g4's bytes
 struct Plan {
+  // `bound_by` if updates and copies together fill host memory: the host lane determines the bound, which
+  // would be lower if copies took nothing of host memory.
+  static constexpr const char* host_memory_binds = "host memory";
+
   std::string policy;  // "auto", "none", … (to_string of Policy)
   MicroBatchOrder order = MicroBatchOrder::layer_major;
   std::vector<Bucket> buckets;
@@ -260,7 +264,7 @@ struct Plan {
   double half_clipped_seconds = 0;
   double clipped_seconds = 0;
   double lower_bound_seconds = 0;  // lower bound: no plan in the budget takes less
-  std::string bound_by;            // lane that determines lower_bound_seconds
+  std::string bound_by;            // lane that determines lower_bound_seconds, or host_memory_binds
   friend bool operator==(const Plan&, const Plan&) = default;
 };
 

@@ -81,6 +81,8 @@ void add_prediction_lines(Lines& lines, const Setup& setup) {
   if (plan.undo_bytes > 0) add_clipped(lines, plan.half_clipped_seconds, plan.clipped_seconds);
   lines.add("lower bound", "{} per step for any plan in this budget, bound by {}",
             format_seconds(plan.lower_bound_seconds), plan.bound_by);
+  add_host_traffic(lines, plan.bound_by, host_traffic(*setup.graph, plan, setup.machine.peer_path),
+                   setup.machine.host_total_bytes_per_second);
   if (!setup.evaluation.empty()) lines.add("evaluation", "{}", setup.evaluation);
 }
 

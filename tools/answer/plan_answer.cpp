@@ -41,6 +41,8 @@ void fill(const PlanQuestion& question, const Plan& plan, PlanAnswer& answer) {
   answer.bound_by = plan.bound_by;
   answer.where = tally(question.graph, plan);
   answer.on_host = of_all(host_tally(question.graph, plan), answer.devices);
+  answer.host_traffic = host_traffic(question.graph, plan, question.rates.peer_path);
+  answer.host_bytes_per_second = question.rates.host_total_bytes_per_second;
 }
 
 void require_sound(const PlanQuestion& question, const Plan& plan) {
@@ -115,6 +117,7 @@ void add_time(Lines& lines, const PlanAnswer& answer) {
     add_clipped(lines, answer.half_clipped_seconds, answer.clipped_seconds);
   lines.add("lower bound", "{} for any plan in this budget, bound by {}; the gap is {:.1f}%",
             format_seconds(answer.lower_bound_seconds), answer.bound_by, 100 * answer.gap());
+  add_host_traffic(lines, answer.bound_by, answer.host_traffic, answer.host_bytes_per_second);
   if (!answer.is_complete) lines.add("search", "limited: a longer one might find a faster plan");
 }
 
@@ -243,6 +246,13 @@ void add_clipped(Lines& lines, double half_clipped_seconds, double clipped_secon
             format_seconds(half_clipped_seconds), format_seconds(clipped_seconds));
 }
 
+void add_host_traffic(Lines& lines, const std::string& bound_by, const HostTraffic& traffic,
+                      double bytes_per_second) {
+  if (bound_by != Plan::host_memory_binds) return;
+  lines.add("  host memory", "{}; {} of this step at {:.1f} GB/s", text(traffic),
+            format_seconds(static_cast<double>(traffic.total()) / bytes_per_second), 1e-9 * bytes_per_second);
+}
+
 std::string host_budget_source(const PlanAnswer& answer) {
   return answer.host_from_machine
              ? ", 15/16 of each host memory in the machine's file; --host-memory sets another"
@@ -298,6 +308,8 @@ Json to_json(const PlanAnswer& answer) {
   json["lower_bound_seconds"] = where_it_fits(answer.lower_bound_seconds);
   json["gap"] = where_it_fits(answer.gap());
   json["bound_by"] = where_it_fits(answer.bound_by);
+  json["host_update_bytes"] = where_it_fits(answer.host_traffic.updates);
+  json["host_traffic_bytes"] = where_it_fits(answer.host_traffic.total());
   json["tokens_per_second"] =
       answer.feasible && answer.tokens > 0 ? Json(answer.tokens_per_second()) : Json();
   json["parameters"] = answer.parameters;

@@ -91,6 +91,8 @@ struct PlanAnswer {
   std::string bound_by;  // Plan::bound_by
   PlanTally where;
   HostTally on_host;
+  HostTraffic host_traffic;                 // of one device
+  double host_bytes_per_second = as_alone;  // Machine::host_total_bytes_per_second
 
   // Returns how much longer than the lower bound the step is, as a fraction of the bound.
   double gap() const { return lower_bound_seconds > 0 ? step_seconds / lower_bound_seconds - 1 : 0; }
@@ -115,6 +117,9 @@ void add_need(Lines& lines, const NeedLines& need);
 // and activations. `bucket`: Plan::bucket_bytes.
 void add_tally(Lines& lines, const PlanTally& where, Bytes bucket);
 void add_clipped(Lines& lines, double half_clipped_seconds, double clipped_seconds);
+// Adds what fills host memory, if that is what binds (Plan::bound_by). `bytes_per_second`: of all its users.
+void add_host_traffic(Lines& lines, const std::string& bound_by, const HostTraffic& traffic,
+                      double bytes_per_second);
 
 // Returns the words behind a host budget that say where it is from, if the machine's file set it.
 std::string host_budget_source(const PlanAnswer& answer);

@@ -101,7 +101,7 @@ std::string range_text(const ClusterAnswer& answer, const HalfBlocks& range) {
 
 void add_stages(std::string& text, const ClusterAnswer& answer) {
   const Grid& grid = answer.best();
-  text += fmt::format("\n{:<6}{:<28}{:>8}{:>11}{:>9}{:>12}{:>12}{:>12}{:>12}{:>12}{:>9}\n", "stage",
+  text += fmt::format("\n{:<6}{:<28}{:>8}{:>11}{:>9}{:>12}{:>12}{:>12}{:>12}{:>12}{:>13}\n", "stage",
                       "half-blocks", "ahead", "seconds", "bubble", "peak", "host", "streamed", "offloaded",
                       "rebuilt", "bound by");
   for (std::size_t s = 0; s < grid.seconds.size(); ++s) {
@@ -111,7 +111,7 @@ void add_stages(std::string& text, const ClusterAnswer& answer) {
                         format_seconds(grid.seconds[s]), percent(bubble(grid, s)));
     if (!grid.plans.empty()) {
       const StagePlan& plan = grid.plans[s];
-      text += fmt::format("{:>12}{:>12}{:>12}{:>12}{:>12}{:>9}", format_bytes(plan.peak),
+      text += fmt::format("{:>12}{:>12}{:>12}{:>12}{:>12}{:>13}", format_bytes(plan.peak),
                           format_bytes(plan.host), format_bytes(plan.streamed), format_bytes(plan.offloaded),
                           format_bytes(plan.recomputed), plan.bound_by);
     }

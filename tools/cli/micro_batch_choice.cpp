@@ -34,7 +34,7 @@ void add_row(Lines& lines, const MicroBatchRow& row, bool best) {
     lines.add(number, "{:<12} does not fit: {}", to_string(row.order), refusal(a));
     return;
   }
-  lines.add(number, "{:<12} {:>11} {:>12} {:>11} {:>11} {:>11} {:>8}", to_string(row.order),
+  lines.add(number, "{:<12} {:>11} {:>12} {:>11} {:>11} {:>11} {:>11}", to_string(row.order),
             format_seconds(a.step_seconds), grouped(static_cast<std::uint64_t>(a.tokens_per_second())),
             format_bytes(a.need), format_bytes(a.peak), format_bytes(a.minimum), a.bound_by);
 }
@@ -118,7 +118,7 @@ MicroBatchChoice choose_micro_batches(PlanQuestion question, const std::vector<M
 
 std::string describe(const MicroBatchChoice& choice) {
   Lines lines;
-  lines.add("micro-batches", "{:<12} {:>11} {:>12} {:>11} {:>11} {:>11} {:>8}", "order", "step", "tokens/s",
+  lines.add("micro-batches", "{:<12} {:>11} {:>12} {:>11} {:>11} {:>11} {:>11}", "order", "step", "tokens/s",
             "need", "peak", "minimum", "bound by");
   for (std::size_t i = 0; i < choice.rows.size(); ++i) add_row(lines, choice.rows[i], i == choice.best);
   lines.gap();

@@ -47,8 +47,8 @@ void add_row(Lines& lines, const SweepRow& row) {
     lines.add(first, "does not fit: {}", refusal(a));
     return;
   }
-  lines.add(first, "{:>11} {:>11} {:>11} {:>11} {}{:>11} {:>11} {:>7.1f}% {:>8} {:>12}", format_bytes(a.peak),
-            format_bytes(a.host), format_bytes(a.h2d), format_bytes(a.d2h),
+  lines.add(first, "{:>11} {:>11} {:>11} {:>11} {}{:>11} {:>11} {:>7.1f}% {:>11} {:>12}",
+            format_bytes(a.peak), format_bytes(a.host), format_bytes(a.h2d), format_bytes(a.d2h),
             row.devices > 0 ? fmt::format("{:>11} ", format_bytes(a.peers)) : "",
             format_seconds(a.step_seconds), format_seconds(a.lower_bound_seconds), 100 * a.gap(), a.bound_by,
             a.tokens == 0 ? "" : grouped(static_cast<std::uint64_t>(a.tokens_per_second())));
@@ -191,7 +191,7 @@ std::string describe(const std::vector<SweepRow>& rows) {
             : devices ? "devices"
             : codes   ? "codes"
                       : "budget",
-            "{:>11} {:>11} {:>11} {:>11} {}{:>11} {:>11} {:>8} {:>8} {:>12}", "peak", "host", "in", "out",
+            "{:>11} {:>11} {:>11} {:>11} {}{:>11} {:>11} {:>8} {:>11} {:>12}", "peak", "host", "in", "out",
             devices ? fmt::format("{:>11} ", "from others") : "", "step", "bound", "gap", "bound by",
             "tokens/s");
   for (const SweepRow& row : rows) add_row(lines, row);

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "src/graph/cost.h"
+
 namespace stowage {
 namespace {
 
@@ -98,6 +100,33 @@ HostTally host_tally(const Graph& graph, const Plan& plan) {
   for (const Bucket& bucket : plan.buckets)
     if (bucket.on_host() && !bucket.in_ring()) add_to(result, graph, bucket);
   return result;
+}
+
+HostTraffic host_traffic(const Graph& graph, const Plan& plan, PeerPath path) {
+  HostTraffic result{0, plan.h2d_bytes, plan.d2h_bytes,
+                     path == PeerPath::host_memory ? 2 * peer_bytes(graph, plan) : 0};
+  const std::vector<InstructionId> early = speculations(plan, graph.ops.size());
+  double updates = 0;
+  for (const Instruction& instruction : plan.instructions) {
+    if (!runs_on_host(instruction)) continue;
+    const Op& op = graph.op(instruction.op);
+    if (instruction.kind == InstructionKind::speculate)
+      updates += op.cost.bytes + static_cast<double>(undo_bytes(graph, op));
+    else if (early[instruction.op] == no_id)
+      updates += op.cost.bytes;
+  }
+  result.updates = static_cast<Bytes>(updates);
+  return result;
+}
+
+std::string text(const HostTraffic& traffic) {
+  const auto gigabytes = [](Bytes bytes) {
+    return fmt::format("{:.1f} GB", 1e-9 * static_cast<double>(bytes));
+  };
+  const std::string peers =
+      traffic.peers > 0 ? fmt::format(", {} from the other devices", gigabytes(traffic.peers)) : "";
+  return fmt::format("{} by updates, {} in, {} out{}", gigabytes(traffic.updates), gigabytes(traffic.in),
+                     gigabytes(traffic.out), peers);
 }
 
 std::string host_text(const HostTally& tally, std::uint64_t parameters) {

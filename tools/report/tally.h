@@ -5,6 +5,7 @@
 #include <string>
 
 #include "stowage/graph.h"
+#include "stowage/machine.h"
 #include "stowage/plan.h"
 
 namespace stowage {
@@ -35,6 +36,18 @@ HostTally host_tally(const Graph& graph, const Plan& plan);
 // Returns a text such as "14.02 bytes a parameter: weights 4.00, moments 8.00, gradients 2.00, undo records
 // 0.00, activations 0.02, inputs 0.00"
 std::string host_text(const HostTally& tally, std::uint64_t parameters);
+
+// Bytes of host memory that one step reads and writes, if it is not clipped. A copied byte counts once, as in
+// Machine::host_total_bytes_per_second.
+struct HostTraffic {
+  Bytes updates = 0;      // updates on the host with their undo records, and the clip op
+  Bytes in = 0, out = 0;  // copies to the device, and from it
+  Bytes peers = 0;        // bytes from other devices, each written and read, if their path is host memory
+  Bytes total() const { return updates + in + out + peers; }
+};
+HostTraffic host_traffic(const Graph& graph, const Plan& plan, PeerPath path);
+// Returns a text such as "145.9 GB by updates, 22.9 GB in, 12.7 GB out".
+std::string text(const HostTraffic& traffic);
 
 // Returns a text such as "3 of 4 on the host begin before the gate; undo records 12.50 MiB", "3 of 4 on the
 // host are made in backward, for good; their gradients take turns in 12.50 MiB", or "4 on the host".

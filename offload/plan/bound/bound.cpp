@@ -6,6 +6,7 @@
 
 #include "offload/plan/bound/program.h"
 #include "src/graph/cost.h"
+#include "stowage/plan.h"
 
 namespace stowage {
 namespace {
@@ -125,6 +126,22 @@ StepBound of_peers(const Problem& problem) {
   return bound;
 }
 
+// Returns the bound of the lanes of one device.
+StepBound of_lanes(const Problem& problem, const Budget& budget) {
+  const auto of = [&](BoundLinks links) -> StepBound {
+    problem.throw_if_cancelled();
+    const BoundProgram program = make_bound_program(problem, budget, links);
+    const ShareAnswer answer = solve(program.shares);
+    return {answer.bound * program.seconds, std::string(to_string(answer.binding))};
+  };
+  const StepBound bound = of(BoundLinks::apart);
+  return problem.speeds.shared() ? std::max(bound, of(BoundLinks::shared), is_lower) : bound;
+}
+
+// Host memory binds, rather than the host lane, if bytes of other lanes are more than this part of the bound,
+// which is well above the solver's tolerance.
+constexpr double least_part_of_copies = 1e-3;
+
 }  // namespace
 
 BoundProgram make_bound_program(const Problem& problem, const Budget& budget, BoundLinks links) {
@@ -132,14 +149,13 @@ BoundProgram make_bound_program(const Problem& problem, const Budget& budget, Bo
 }
 
 StepBound lower_bound(const Problem& problem, const Budget& budget) {
-  auto of = [&](BoundLinks links) -> StepBound {
-    problem.throw_if_cancelled();
-    const BoundProgram program = make_bound_program(problem, budget, links);
-    const ShareAnswer answer = solve(program.shares);
-    return {answer.bound * program.seconds, std::string(to_string(answer.binding))};
-  };
-  StepBound bound = std::max(of(BoundLinks::apart), of_peers(problem), is_lower);
-  return problem.speeds.shared() ? std::max(bound, of(BoundLinks::shared), is_lower) : bound;
+  StepBound bound = std::max(of_lanes(problem, budget), of_peers(problem), is_lower);
+  if (bound.bound_by != to_string(LaneRole::host) || problem.sharing.host_seconds_per_byte == 0) return bound;
+  Problem alone = problem;
+  alone.sharing.host_seconds_per_byte = alone.sharing.peer_to_host = 0;
+  if (of_lanes(alone, budget).seconds < bound.seconds * (1 - least_part_of_copies))
+    bound.bound_by = Plan::host_memory_binds;
+  return bound;
 }
 
 }  // namespace stowage

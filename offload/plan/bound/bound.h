@@ -9,7 +9,7 @@ namespace stowage {
 
 struct StepBound {
   double seconds = 0;    // the time of one step
-  std::string bound_by;  // the lane that binds: compute, h2d, d2h, host
+  std::string bound_by;  // Plan::bound_by
 };
 
 // Returns a lower bound on the step time of all plans that run the program's order and update each parameter

@@ -41,6 +41,20 @@ TEST(PlanAnswer, HasThePlansAccounts) {
   EXPECT_DOUBLE_EQ(found.gap(), plan.predicted_step_seconds / plan.lower_bound_seconds - 1);
 }
 
+TEST(PlanAnswer, SaysWhatFillsHostMemory) {
+  PlanQuestion question = chain_question();
+  question.rates.host_bytes_per_second = 1e7;
+  question.budget.device = minimum_bytes(question.graph, question.rates);
+  EXPECT_THAT(describe(question, answer(question)), HasSubstr("bound by host;"));
+  question.rates.host_total_bytes_per_second = 1e7;
+  const PlanAnswer found = answer(question);
+  EXPECT_EQ(found.bound_by, Plan::host_memory_binds);
+  const std::string lines = describe(question, found);
+  EXPECT_THAT(lines, HasSubstr("bound by host memory; the gap"));
+  EXPECT_THAT(lines, HasSubstr("  host memory 0.0 GB by updates, 0.0 GB in, 0.0 GB out; "));
+  EXPECT_THAT(lines, HasSubstr(" of this step at 0.0 GB/s\n"));
+}
+
 TEST(PlanAnswer, CountsTheOverheadInEveryBudget) {
   PlanQuestion question = chain_question();
   const Bytes least = minimum_bytes(question.graph, question.rates);
@@ -133,6 +147,8 @@ TEST(PlanAnswer, IsOneObjectOfJson) {
   EXPECT_EQ(json["lower_bound_seconds"], found.lower_bound_seconds);
   EXPECT_EQ(json["gap"], found.gap());
   EXPECT_EQ(json["bound_by"], found.bound_by);
+  EXPECT_EQ(json["host_update_bytes"], found.host_traffic.updates);
+  EXPECT_EQ(json["host_traffic_bytes"], found.host_traffic.updates + found.h2d + found.d2h);
   EXPECT_EQ(json["tokens_per_second"], found.tokens_per_second());
   EXPECT_EQ(json["parameters"], 59328);
   EXPECT_TRUE(json["op"].is_null());
@@ -231,9 +247,9 @@ TEST(PlanAnswer, WhereItDoesNotFitSaysWhatWould) {
   EXPECT_EQ(json["op"], found.op);
   EXPECT_FALSE(found.op.empty());
   EXPECT_EQ(json["smallest_is_at_most"], false);
-  for (const char* key :
-       {"peak_bytes", "device_peak_bytes", "host_bytes", "h2d_bytes", "d2h_bytes", "step_seconds",
-        "lower_bound_seconds", "gap", "bound_by", "pinned_bytes", "tokens_per_second"})
+  for (const char* key : {"peak_bytes", "device_peak_bytes", "host_bytes", "h2d_bytes", "d2h_bytes",
+                          "step_seconds", "lower_bound_seconds", "gap", "bound_by", "host_update_bytes",
+                          "host_traffic_bytes", "pinned_bytes", "tokens_per_second"})
     EXPECT_TRUE(json[key].is_null()) << key;
 }
 

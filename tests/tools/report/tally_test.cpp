@@ -80,6 +80,42 @@ TEST(PlanTally, CountsUpdatesInBackward) {
   EXPECT_EQ(updates_text(counted), "1 of 3 on the host are made in backward, for good");
 }
 
+// Of three updates one is early: with its undo record, and its commit does nothing if no step is clipped. One
+// is made on the device.
+TEST(HostTraffic, CountsUpdatesWithTheirRecordsAndCopies) {
+  Graph graph;
+  graph.tensors.push_back({"w", DataType::bf16, {4096}, TensorKind::parameter, {}});
+  graph.ops.resize(4);
+  for (OpId op = 0; op < 4; ++op) {
+    graph.ops[op].kernel = op == 3 ? "clip" : "adamw";
+    graph.ops[op].phase = Phase::update;
+    graph.ops[op].cost.bytes = 1e9 * (op + 1);
+    graph.ops[op].writes = {0};
+  }
+  graph.ops[3].writes.clear();
+  Plan plan;
+  plan.h2d_bytes = 5'000'000'000;
+  plan.d2h_bytes = 2'500'000'000;
+  const auto add = [&](InstructionKind kind, LaneRole lane, OpId op) {
+    plan.instructions.push_back({kind, lane});
+    plan.instructions.back().op = op;
+  };
+  add(InstructionKind::speculate, LaneRole::host, 0);
+  add(InstructionKind::gate, LaneRole::host, 3);
+  add(InstructionKind::commit, LaneRole::host, 0);
+  add(InstructionKind::commit, LaneRole::host, 1);
+  add(InstructionKind::commit, LaneRole::compute, 2);
+  const HostTraffic traffic = host_traffic(graph, plan, PeerPath::apart);
+  EXPECT_EQ(traffic.updates, 7'000'000'000 + undo_record_bytes(4096));
+  EXPECT_EQ(traffic.total(), traffic.updates + 7'500'000'000);
+  EXPECT_EQ(text(traffic), "7.0 GB by updates, 5.0 GB in, 2.5 GB out");
+  graph.ops[2].cost.peer_bytes = 1e9;
+  add(InstructionKind::launch, LaneRole::peer, 2);
+  EXPECT_EQ(host_traffic(graph, plan, PeerPath::link).peers, 0U);
+  EXPECT_EQ(text(host_traffic(graph, plan, PeerPath::host_memory)),
+            "7.0 GB by updates, 5.0 GB in, 2.5 GB out, 2.0 GB from the other devices");
+}
+
 TEST(Tally, OfARankCountsWhatItGathers) {
   Graph graph;
   graph.share.ranks = 2;

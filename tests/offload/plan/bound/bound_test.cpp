@@ -107,7 +107,7 @@ TEST(Bound, CopiesAndUpdatesShareHostMemory) {
   setting.machine.host_total_bytes_per_second = 2800;
   const StepBound shared = setting.bound(4100);
   EXPECT_NEAR(shared.seconds, apart - 2 + 8000. / 2800, 0.05);
-  EXPECT_EQ(shared.bound_by, "host");
+  EXPECT_EQ(shared.bound_by, "host memory");
 }
 
 // Each direction has half its speed while the other one moves, so bytes that go both ways in backward take as
