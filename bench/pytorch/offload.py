@@ -91,7 +91,7 @@ def bits(name):
         begin = time.perf_counter()
         model, optimizer = stowage.offload(model, adamw(model), batch, device_memory=budget)
         planned = time.perf_counter() - begin
-        plan = model.forward.planned[0][1]
+        plan = model._stowage.planned[0][1]
         if share is None:
             need = plan["device_peak_bytes"]
             continue
@@ -100,8 +100,8 @@ def bits(name):
         print(json.dumps({
             "model": name, "budget": label, "device_memory": budget, "equal_losses": losses == wanted,
             "weights_that_differ": same(model.parameters(), eager.parameters()), "buffers_that_differ": same(model.buffers(), eager.buffers()),
-            "arena_bytes": model.forward.arena.numel(), "planned_peak_bytes": plan["device_peak_bytes"], "need_bytes": need,
-            "steps_recorded": len(model.forward.programs), "prefetches": kinds.count("prefetch"), "offloads": kinds.count("offload"),
+            "arena_bytes": model._stowage.arena.numel(), "planned_peak_bytes": plan["device_peak_bytes"], "need_bytes": need,
+            "steps_recorded": len(model._stowage.programs), "prefetches": kinds.count("prefetch"), "offloads": kinds.count("offload"),
             "recomputed": kinds.count("recompute"), "record_and_plan_seconds": round(planned, 1), "step_over_eager": round(seconds / eager_seconds, 2),
             "losses": losses}), flush=True)
 

@@ -12,18 +12,13 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from stowage._numbers import Given
 from stowage._plan import Refused
-from stowage._tape import Ref, Shape, digest
+from stowage._tape import Ref, Shape, bytes_of, digest
 
 POISON = 0xFF  # a NaN in each floating type, and no index
 
 
 class GuardFailed(Exception):
     """Another answer than the one that was recorded: the tape is another step's."""
-
-
-def bytes_of(tensor):
-    """The bytes of a tensor that fills its storage."""
-    return torch.empty(0, dtype=torch.uint8).set_(tensor.untyped_storage())
 
 
 class OtherBits(Exception):
@@ -33,9 +28,9 @@ class OtherBits(Exception):
 @functools.cache
 def in_place_of(func):
     """The operation's form that writes its results where it is told, and the names of these arguments; None if the CPU has none of its own,
-    but one that copies."""
+    but one that copies. Losses (reduction=) use their result's place for all elements before they sum them."""
     own = [(argument.name, str(argument.type)) for argument in func._schema.arguments]
-    for name in func._overloadpacket.overloads():
+    for name in func._overloadpacket.overloads() if "reduction" not in dict(own) else ():
         other = getattr(func._overloadpacket, name)
         arguments = other._schema.arguments
         outs = [argument.name for argument in arguments if argument.is_out]
@@ -99,7 +94,7 @@ class Program:
     def __init__(self, tape, plan, arena, verify=False):
         self.tape, self.plan, self.arena = tape, plan, arena
         self.verify = verify  # compares what runs again with the first time's bits
-        self.resident = {}  # by frozen weight that has its place for the whole step: the version that is there
+        self.resident = {}  # by frozen weight that has its place for the whole step: the version that is there, and its storage
         self.places = Places(tape, plan)
         self.offloaded = {}  # bytes of an activation on the host
         self.left = {}  # bytes of a gradient on the host, made anew in each step
@@ -223,10 +218,11 @@ class Program:
         return copies
 
     def copy_if_changed(self, value, there):
-        version = self.tape.sources[value]._version
-        if self.resident.get(value) != version:
+        source = self.tape.sources[value]
+        version, storage = self.resident.get(value, (None, None))
+        if version != source._version or storage._cdata != source.untyped_storage()._cdata:
             there.copy_(self.source_bytes(value))
-            self.resident[value] = version
+            self.resident[value] = source._version, source.untyped_storage()
 
     def copies_out(self, lifetime, part):
         copies = []

@@ -38,13 +38,44 @@ def in_training(model):
             parameter.requires_grad = requires
 
 
+class Attributes:
+    """The attributes of a model's modules, with their parts, parameters and buffers, as they are now."""
+
+    def __init__(self, model):
+        self.kept = [(name, module, dict(vars(module))) for name, module in model.named_modules()]
+        self.contents = [(name, member, value, value.copy()) for name, _, kept in self.kept for member, value in kept.items()
+                         if type(value) in (list, dict, set)]
+
+    def changed(self):
+        """Names of a module and of its attribute that is another, or holds something else; None if there is none."""
+        for name, module, kept in self.kept:
+            now = vars(module)
+            for member in {**kept, **now}:
+                if member not in kept or member not in now or kept[member] is not now[member]:
+                    return name, member
+        return next(((name, member) for name, member, value, copy in self.contents if items_of(value) != items_of(copy)), None)
+
+    def restore(self):
+        for _, module, kept in self.kept:
+            vars(module).clear()
+            vars(module).update(kept)
+        for _, _, value, copy in self.contents:
+            value.clear()
+            (value.extend if isinstance(value, list) else value.update)(copy)
+
+
+def items_of(container):
+    """Identities of what is directly in it."""
+    items = [*container.keys(), *container.values()] if isinstance(container, dict) else container
+    return (sorted if isinstance(container, set) else list)(map(id, items))
+
+
 @contextmanager
 def untouched(model, mode):
     """Whatever the step does to the modules' attributes is taken back: caches that forward fills, say. Tensors that are no parameters and
     no buffers have stand-ins meanwhile, those in objects of other classes excepted."""
     own = set(torch.nn.Module().__dict__)
-    attributes = [(module, dict(module.__dict__)) for module in model.modules()]
-    contents = [(value, value.copy()) for _, kept in attributes for value in kept.values() if type(value) in (list, dict, set)]
+    before = Attributes(model)
     known = {}
 
     def replaced(leaf):
@@ -53,15 +84,10 @@ def untouched(model, mode):
         return leaf
 
     try:
-        for module, kept in attributes:
+        for _, module, kept in before.kept:
             for name, value in kept.items():
                 if name not in own and type(value) in (torch.Tensor, torch.nn.Parameter, list, tuple, dict) and tensors_in(value):
                     module.__dict__[name] = tree_map(replaced, value)
         yield
     finally:
-        for module, kept in attributes:
-            module.__dict__.clear()
-            module.__dict__.update(kept)
-        for value, copy in contents:
-            value.clear()
-            (value.extend if isinstance(value, list) else value.update)(copy)
+        before.restore()

@@ -42,7 +42,15 @@ class Number:
     def __format__(self, how):
         return format(self._look(), how)
 
+    def __copy__(self):
+        return self
+
+    def __deepcopy__(self, memo):
+        return self
+
     def __getattr__(self, name):
+        if name.startswith("_"):
+            raise AttributeError(name)
         return getattr(self._look(), name)
 
     def _look(self):

@@ -3,6 +3,7 @@
 import functools
 import inspect
 import json
+import threading
 import types
 from contextlib import contextmanager
 
@@ -15,11 +16,13 @@ from stowage._left_alone import in_training
 from stowage._numbers import is_number
 from stowage._plan import Answer, Refused
 from stowage._requirements import require_plain
-from stowage._tape import Ref, attributes_of, bytes_kept, record
+from stowage._tape import Ref, bytes_kept, record
 
 MOST_TAPES = 8
+MODULES_OWN = set(vars(torch.nn.Module())) - {"training"}
 PLAIN = (bool, int, float, str, type(None))
-WRAPPED = {"forward", "_original_forward", "_is_accelerate_prepared"}  # the model's, when others have wrapped its forward
+ENTRY = "_stowage"  # the model's attribute
+WRAPPED = {ENTRY, "forward", "_original_forward", "_is_accelerate_prepared"}  # the model's, when others have wrapped its forward
 
 
 @contextmanager
@@ -114,27 +117,29 @@ class Running:
     def __init__(self, entry, program, results):
         self.entry, self.program = entry, program
         self.loss, self.results = results[program.tape.loss], results
-        self.versions = entry.versions()
+        self.versions = self.versions_now()
 
-    def output(self, loss):
+    def versions_now(self):
+        """Of weights, buffers and other tensors of the model's that the step reads and does not change."""
         tape = self.program.tape
-        if self.entry.loss is not None or issubclass(tape.output_class, torch.Tensor):
-            return loss
-        kept = {name: tree_map(lambda leaf: self.results[leaf] if isinstance(leaf, Ref) else leaf, tree) for name, tree in tape.outputs.items()}
-        return with_lost_fields(tape.output_class)(loss=loss, **kept)
+        return [source._version for value, source in tape.sources.items() if isinstance(source, torch.Tensor) and value not in tape.on_host]
 
     def backward(self, gradient):
+        with self.entry.alone():
+            return self.backward_alone(gradient)
+
+    def backward_alone(self, gradient):
         if self.entry.under_way is not self:
             raise RuntimeError("stowage.offload: backward() of a step that another forward or backward() has followed; call backward() "
                                "once, after each forward in training")
-        if self.entry.versions() != self.versions:
+        if self.versions_now() != self.versions:
             raise RuntimeError("stowage.offload: a weight or a buffer was changed between forward and backward()")
         if torch.is_autocast_enabled("cpu"):
             raise RuntimeError("stowage.offload: backward() under autocast, which gives its operations other types; call it outside, as PyTorch "
                                "advises")
         self.entry.under_way = None
         with told_of_other_bits():
-            found = backward_of(self.program, gradient.contiguous())
+            found = backward_of(self.program, gradient.clone(memory_format=torch.contiguous_format))
         return [found.get(place) for place in range(len(self.entry.parameters))]
 
 
@@ -150,24 +155,55 @@ class Entry:
         self.arena = torch.empty(0, dtype=torch.uint8)
         self.newest = None  # the program that ran last in the arena
         self.under_way = None
-        functools.update_wrapper(self, self.own)
-        self.__signature__ = inspect.signature(self.own)
+        self.lock = threading.Lock()
 
     def __deepcopy__(self, memo):
-        """Of a copy of the model: its own forward."""
-        return types.MethodType(type(self.model).forward, memo[id(self.model)])
+        """In a copy of the model: nothing, so that the copy runs as its class says."""
+        return None
 
     def __reduce__(self):
         raise TypeError("stowage.offload: the whole model is not pickled; save its state_dict()")
 
-    def __call__(self, *args, **kwargs):
+    def method(self):
+        """The instance's forward. Copies of the model, and others that wrap its forward, bind the same function to their model."""
+        own = self.own.__func__
+
+        def forward(model, *args, **kwargs):
+            entry = vars(model).get(ENTRY)
+            return own(model, *args, **kwargs) if entry is None else entry.forward(args, kwargs)
+
+        functools.update_wrapper(forward, own)
+        del forward.__wrapped__  # accelerate looks for the innermost function there
+        forward.__signature__ = inspect.signature(own)
+        forward.is_of_offload = True
+        return types.MethodType(forward, self.model)
+
+    @contextmanager
+    def alone(self):
+        if not self.lock.acquire(blocking=False):
+            raise RuntimeError("stowage.offload: two threads train one model at a time; its arena is one step's")
+        try:
+            yield
+        finally:
+            self.lock.release()
+
+    def forward(self, args, kwargs):
         if not self.model.training or not torch.is_grad_enabled():
             return self.own(*args, **kwargs)
-        running = self.run(args, kwargs)
-        return running.output(Half.apply(running, *self.parameters))
+        with self.alone():
+            running = self.run(args, kwargs)
+        loss = Half.apply(running, *self.parameters)
+        return self.output(running.program.tape, loss, running.results)
 
-    def versions(self):
-        return [tensor._version for tensor in (*self.parameters, *self.model.buffers())]
+    def output(self, tape, loss, results):
+        if self.loss is not None or issubclass(tape.output_class, torch.Tensor):
+            return loss
+        kept = {name: tree_map(lambda leaf: results[leaf] if isinstance(leaf, Ref) else leaf, tree) for name, tree in tape.outputs.items()}
+        try:
+            return with_lost_fields(tape.output_class)(loss=loss, **kept)
+        except TypeError as error:
+            raise Refused(f"offload: a {tape.output_class.__name__} cannot be made of its loss{' and '.join(('', *kept))} alone ({error}); name the "
+                          "fields that it needs in outputs=") from error
 
     # --- which tape
 
@@ -182,7 +218,7 @@ class Entry:
             key[f"argument {place}"] = layout_of(leaf) if isinstance(leaf, torch.Tensor) else (type(leaf), None if is_number(leaf) else leaf)
         for name, module in self.model.named_modules():
             require_no_hooks(name, module)
-            key[name or type(module).__name__] = guarded(module, module is not self.model)
+            key[name or type(module).__name__] = type(module), guarded(module, module is not self.model)
         parameters = list(self.model.parameters())
         if len(parameters) != len(self.parameters) or any(new is not old for new, old in zip(parameters, self.parameters)):
             raise Refused("offload: the model's parameters are others than when stowage.offload was called; make the model anew, and call it again")
@@ -243,7 +279,8 @@ class Entry:
         for other in self.programs:
             other.offloaded.clear()
         self.newest = None
-        require_same_bits(program, leaves)
+        results = require_same_bits(program, leaves)
+        self.output(tape, results[tape.loss], results)
         self.keys.append(key)
         self.planned.append((tape, plan))
         self.programs.append(program)
@@ -283,17 +320,21 @@ def forward_of(program, leaves):
 
 
 def require_same_bits(program, leaves):
-    """Compares the tape's loss and gradients with those of the step that was recorded, with a poisoned arena."""
-    (loss, gradients), program.tape.first = program.tape.first, None
+    """Compares the tape's loss, gradients and random numbers with those of the step that was recorded, with a poisoned arena. Returns what
+    forward gives."""
+    first, program.tape.first = program.tape.first, None
     was, program.poisoned = program.poisoned, True
     verify, program.verify = program.verify, True
     why = "one of them draws or keeps numbers that it does not say"
     try:
         with torch.random.fork_rng(devices=[]), bytes_kept(list(program.tape.on_host.values())):
             found = forward_of(program, leaves)
-            same = found is not None and same_bits(found[program.tape.loss], loss)
-            found = backward_of(program, torch.ones_like(loss)) if same else {}
-            same = same and all(same_bits(found[place], gradient) for place, gradient in gradients.items())
+            states = [torch.get_rng_state()]
+            same = found is not None and same_bits(found[program.tape.loss], first.loss)
+            gradients = backward_of(program, torch.ones_like(first.loss)) if same else {}
+            states.append(torch.get_rng_state())
+            same = same and all(same_bits(gradients[place], gradient) for place, gradient in first.gradients.items())
+            same = same and all(torch.equal(*pair) for pair in zip(states, first.states))
     except (IndexError, RuntimeError):  # poison is no index
         same = False
     except OtherBits as error:
@@ -301,6 +342,7 @@ def require_same_bits(program, leaves):
     program.poisoned, program.verify = was, verify
     if not same:
         raise Refused(f"offload: the recorded operations do not give the step's own bits again: {why}; this model is not supported")
+    return found
 
 
 def same_bits(one, other):
@@ -335,7 +377,7 @@ def require_no_hooks(name, module):
 def compared(value):
     """What tells whether forward finds the same: numbers, texts and what lists hold by their values, all else by identity."""
     if isinstance(value, PLAIN):
-        return type(value), value
+        return type(value), repr(value) if isinstance(value, float) else value
     if isinstance(value, torch.Tensor):
         return Same(value)
     if type(value) in (list, tuple):
@@ -343,6 +385,10 @@ def compared(value):
     if type(value) is dict:
         return tuple((compared(name), compared(item)) for name, item in value.items())
     return Itself(value)
+
+
+def attributes_of(module):
+    return {name: value for name, value in vars(module).items() if name not in MODULES_OWN}
 
 
 def guarded(module, own_forward):
@@ -365,20 +411,36 @@ def offloaded(model, optimizer, batch, question, loss, outputs, verify):
     """As stowage.offload, of a question to the planner."""
     require_plain(model)
     require_on_cpu(model)
-    if getattr(vars(model).get("forward", model.forward), "__func__", None) is not type(model).forward:
+    own = vars(model).get("forward")
+    if own is not None and vars(model).get(ENTRY) is None and getattr(own, "is_of_offload", False):  # of a copy
+        del model.forward
+    if "forward" in vars(model):
         raise Refused("offload: the model's forward has been replaced, maybe by stowage.offload; give the model as its class makes it")
     if not isinstance(optimizer, torch.optim.Optimizer):
         raise Refused(f"offload: optimizer is a {type(optimizer).__name__}; give the torch.optim.AdamW that trains the model")
     if loss is not None and outputs:
         raise Refused("offload: outputs= has no place beside loss=: model(...) then returns the loss alone")
-    entry = Entry(model, optimizer, loss, outputs, question, verify)
-    args, kwargs = ((), dict(batch)) if hasattr(batch, "keys") else (tuple(batch) if isinstance(batch, (tuple, list)) else (batch,), {})
+    if "loss" in outputs:
+        raise Refused("offload: outputs='loss', which is kept anyway; leave it out")
+    is_mapping, is_one = hasattr(batch, "keys"), not isinstance(batch, (tuple, list))
+    args, kwargs = ((), dict(batch)) if is_mapping else ((batch,) if is_one else tuple(batch), {})
+
+    def loss_of(output, call):
+        """The caller's loss, with the batch as it was given here."""
+        args, kwargs = call
+        if bool(kwargs) != is_mapping or bool(args) == is_mapping or (is_one and len(args) != 1 and not is_mapping):
+            raise Refused("offload: with loss=, call the model as stowage.offload was: a mapping by names, all else by places")
+        return loss(output, kwargs if is_mapping else args[0] if is_one else args)
+
+    entry = Entry(model, optimizer, loss and loss_of, outputs, question, verify)
     leaves, spec = tree_flatten((args, kwargs))
-    model.forward = entry
+    setattr(model, ENTRY, entry)
+    model.forward = entry.method()
     try:
         with in_training(model):
             entry.add(entry.key_of(leaves, spec), args, kwargs, leaves)
     except BaseException:
         del model.forward
+        delattr(model, ENTRY)
         raise
     return model, optimizer

@@ -11,14 +11,16 @@ import sys
 import warnings
 import weakref
 from contextlib import ExitStack, contextmanager
+from typing import NamedTuple
 
 import torch
+from torch.autograd.graph import _engine_run_backward
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 from stowage._capture import EMPTY, RECOMPUTES, SHAPE_ONLY, Step, changed_by, counts_of, key_of, loss_in, watched, written
-from stowage._left_alone import tensors_in
+from stowage._left_alone import Attributes, tensors_in
 from stowage._numbers import TAKES, Number, is_number, numbers_in, with_plain_numbers
 from stowage._plan import Refused
 from stowage._requirements import optimizer_of
@@ -86,6 +88,7 @@ class Recorder(Step):
         self.outside = None  # the gradient of the loss, which the caller of backward() holds
         self.buffers = set()  # values of the model's buffers
         self.on_host = set()  # of these, the ones that forward changes
+        self.own = {}  # by identity: names of the model's parameters, which have stand-ins in the step
         self.number, self.numbers = None, {}  # the number that a function is given; of an autograd node's sequence number
         self.refusal = None  # found in backward
 
@@ -125,6 +128,8 @@ class Recorder(Step):
         for tensor in given:
             if tensor.layout != torch.strided or tensor.is_conj() or tensor.is_neg() or tensor.device.type != "cpu":
                 self.refuse(f"has a tensor that is not plain or not on the CPU ({func})")
+        if self.own and (reached := [self.own[id(tensor)] for tensor in given if id(tensor) in self.own]):
+            self.refuse(f"reaches {reached[0]} by another way than the module that owns it ({func}); use it where it is registered")
         if has_dynamic_shape(func, args):
             self.refuse(f"has a shape that depends on values ({func})")
         if any(isinstance(argument, torch.Generator) for argument in tree_leaves((args, kwargs))):
@@ -140,6 +145,8 @@ class Recorder(Step):
         given = tensors_in((args, kwargs))
         changed = changed_by(func, args, kwargs)
         self.require_supported(func, args, kwargs, given, changed)
+        if self.refusal:
+            return func(*args, **kwargs)
         if self.phase == "forward":
             self.places[torch.autograd._get_sequence_nr() - 1] = (self.unit, self.module)
             if self.number is not None and torch.is_grad_enabled() and given[0].requires_grad:
@@ -153,6 +160,9 @@ class Recorder(Step):
                                                                      if not any(tensor is other for other in changed)]
         state = torch.get_rng_state()
         result = func(*args, **kwargs)
+        if any(tensor.layout != torch.strided for tensor in tensors_in(result)):
+            self.refuse(f"makes a tensor that is not plain ({func})")
+            return result
         if any(digest(tensor) != before for tensor, before in unchanged):
             self.refuse(f"changes an argument of {func}, which the operation's schema does not say (mutates_args)")
         if any(value.bytes != max(1, tensor.untyped_storage().nbytes()) for tensor in given
@@ -178,7 +188,7 @@ class Recorder(Step):
             value = self.newest.get(key_of(leaf)) if isinstance(leaf, torch.Tensor) and leaf.numel() > 0 else None
             return Ref(value, leaf) if value in made else None
 
-        number = self.number if self.phase == "forward" else self.number_of_node()
+        number = self.number if self.number is not None or self.phase == "forward" else self.number_of_node()
         if number is not None and len(args) > 1:
             args = number._given(func, args)
         arguments, refs = self.described((args, kwargs), before), [ref(leaf) for leaf in tree_leaves(result)]
@@ -232,6 +242,11 @@ class SeesAll(TorchFunctionMode):
                 number._look()
 
 
+def bytes_of(tensor):
+    """The bytes of the tensor's storage."""
+    return torch.empty(0, dtype=torch.uint8).set_(tensor.untyped_storage())
+
+
 def digest(tensor):
     """Of a tensor's elements."""
     tensor = tensor.contiguous()
@@ -240,15 +255,14 @@ def digest(tensor):
 
 @contextmanager
 def bytes_kept(tensors):
-    """Takes them back afterwards."""
-    before = [tensor.clone() for tensor in tensors]
+    """Takes back afterwards what their storages hold."""
+    before = [(now, now.clone()) for now in map(bytes_of, tensors)]
     try:
         yield
     finally:
-        with torch.no_grad():
-            for tensor, own in zip(tensors, before):
-                if not torch.equal(tensor, own):
-                    tensor.copy_(own)
+        for now, own in before:
+            if not torch.equal(now, own):
+                now.copy_(own)
 
 
 def has_dynamic_shape(func, args):
@@ -273,34 +287,27 @@ def generators_kept():
         raise Refused("offload: the step draws random numbers from Python or NumPy, which a tape cannot repeat; draw them from PyTorch")
 
 
-MODULES_OWN = set(vars(torch.nn.Module())) - {"training"}
-
-
-def attributes_of(module):
-    return {name: value for name, value in vars(module).items() if name not in MODULES_OWN}
-
-
-def items_of(container):
-    """Identities of what is directly in it."""
-    items = [*container.keys(), *container.values()] if isinstance(container, dict) else container
-    return (sorted if isinstance(container, set) else list)(map(id, items))
-
-
 @contextmanager
 def attributes_kept(model):
-    """Refuses a forward that changes attributes of the modules, which a tape does not."""
-    before = [(name, module, attributes_of(module)) for name, module in model.named_modules()]
-    contents = [(name, member, value, value.copy()) for name, _, kept in before for member, value in kept.items()
-                if type(value) in (list, dict, set)]
-    yield
-    changed = [(name, member) for name, module, kept in before
-               for member, value in attributes_of(module).items() if member not in kept or kept[member] is not value]
-    changed += [(name, member) for name, member, value, copy in contents
-                if items_of(value) != items_of(copy)]
-    if changed:
-        name, member = changed[0]
+    """Refuses a forward that changes attributes, parts or buffers of the modules, which a tape does not, and takes the change back."""
+    before = Attributes(model)
+    try:
+        yield
+        changed = before.changed()
+    finally:
+        before.restore()
+    if changed is not None:
+        name, member = changed
         raise Refused(f"offload: forward of {name or 'the model'} changes its attribute {member}, which a tape would not; leave that out of "
                       "training")
+
+
+class First(NamedTuple):
+    """What the recorded run gave."""
+
+    loss: torch.Tensor
+    gradients: dict  # by the parameter's place
+    states: list  # of the generator, behind forward and behind backward
 
 
 class Tape:
@@ -319,11 +326,12 @@ class Tape:
         self.gradients = {}  # Ref by the parameter's place in `parameters`
         self.outputs = {}  # by name: a tree of Ref
         self.output_class = None
-        self.first = None  # loss and gradients of the recorded run
+        self.has_operands = False  # numbers among the arguments that operations take
+        self.first = None
 
     def other_numbers(self, leaves):
         """Places in the batch of numbers that forward looked at, and that are others now."""
-        return [place for place, value in self.constants.items() if leaves[place] != value]
+        return [place for place, value in self.constants.items() if repr(leaves[place]) != repr(value)]
 
     def bytes_of_outputs(self):
         refs = [leaf for leaf in tree_leaves(self.outputs) if isinstance(leaf, Ref)]
@@ -331,20 +339,34 @@ class Tape:
 
 
 def stand_ins(model, recorder):
-    """By name: leaves that share the bytes of the model's parameters, and its buffers."""
-    tensors, known = {}, {}
-    for name, parameter in model.named_parameters(remove_duplicate=False):
-        if id(parameter) not in known:
-            if parameter.untyped_storage().nbytes() != parameter.nbytes or key_of(parameter) in recorder.newest:
-                raise Refused(f"offload: {name} shares its memory with other tensors; give it its own ({name}.data = {name}.data.clone())")
-            known[id(parameter)] = parameter.detach().requires_grad_(parameter.requires_grad)
-            recorder.add_source(name, "parameter", known[id(parameter)], parameter).trained = parameter.requires_grad
-        tensors[name] = known[id(parameter)]
-    for name, buffer in model.named_buffers(remove_duplicate=False):
-        tensors[name] = buffer.detach()
+    """Leaves that share the bytes of the model's parameters, and its buffers, each by the identity of what it stands for; parameters first."""
+    known = {}
+    for name, parameter in model.named_parameters():
+        if parameter.untyped_storage().nbytes() != parameter.nbytes or key_of(parameter) in recorder.newest:
+            raise Refused(f"offload: {name} shares its memory with other tensors; give it its own ({name}.data = {name}.data.clone())")
+        recorder.own[id(parameter)] = name
+        known[id(parameter)] = parameter.detach().requires_grad_(parameter.requires_grad)
+        recorder.add_source(name, "parameter", known[id(parameter)], parameter).trained = parameter.requires_grad
+    for name, buffer in model.named_buffers():
+        known[id(buffer)] = buffer.detach()
         if buffer.numel() > 0 and key_of(buffer) not in recorder.newest:
-            recorder.buffers.add(recorder.add_source(name, "input", tensors[name], tensors[name]))
-    return tensors, list(known.values())
+            recorder.buffers.add(recorder.add_source(name, "input", known[id(buffer)], known[id(buffer)]))
+    return known
+
+
+@contextmanager
+def standing_in(model, known):
+    """The model with the stand-ins in the places of its own parameters and buffers."""
+    places = [(members, name, own) for module in model.modules() for members in (module._parameters, module._buffers)
+              for name, own in members.items() if id(own) in known]
+    for members, name, own in places:
+        members[name] = known[id(own)]
+    try:
+        yield
+    finally:
+        for members, name, own in places:
+            if members.get(name) is known[id(own)]:
+                members[name] = own
 
 
 def own_copies(leaves, recorder):
@@ -360,37 +382,47 @@ def own_copies(leaves, recorder):
 
 
 def record(model, args, kwargs, loss, outputs, optimizer):
-    """The tape of one step. The model's forward must be its own meanwhile. Throws Refused."""
+    """The tape of one step. The model's forward must be its own meanwhile. loss: a function of the output, args and kwargs, or None. Throws
+    Refused."""
     try:
-        return record_once(Recorder(), model, args, kwargs, loss, outputs, optimizer)
+        tape = record_once(Recorder(), model, args, kwargs, loss, outputs, optimizer)
+        if not tape.has_operands or same_loss(tape, model, args, kwargs, loss):
+            return tape
     except TypeError:  # by a function that takes no Number
-        recorder = Recorder()
-        recorder.takes_numbers = False
-        return record_once(recorder, model, args, kwargs, loss, outputs, optimizer)
+        pass
+    recorder = Recorder()
+    recorder.takes_numbers = False
+    return record_once(recorder, model, args, kwargs, loss, outputs, optimizer)
+
+
+def same_loss(tape, model, args, kwargs, loss):
+    """Whether forward takes the same way with plain numbers."""
+    with torch.random.fork_rng(devices=[]), bytes_kept(list(model.buffers())), torch.enable_grad():
+        return digest(loss_in(model(*args, **kwargs), (args, kwargs), loss).detach()) == digest(tape.first.loss)
 
 
 def record_once(recorder, model, args, kwargs, loss, outputs, optimizer):
-    tensors, parameters = stand_ins(model, recorder)
-    given = dict(tensors)
+    known = stand_ins(model, recorder)
+    parameters = [known[id(parameter)] for parameter in model.parameters()]
     leaves, spec = tree_flatten((args, kwargs))
     leaves = own_copies(leaves, recorder)
     args, kwargs = tree_unflatten(leaves, spec)
-    batch = kwargs if not args else args[0] if len(args) == 1 else args
     with ExitStack() as stack:
-        for context in (generators_kept(), bytes_kept(list(model.buffers())), attributes_kept(model), watched(model, recorder), SeesAll(recorder), recorder, torch.enable_grad()):
+        for context in (generators_kept(), bytes_kept(list(model.buffers())), attributes_kept(model), standing_in(model, known),
+                        watched(model, recorder), SeesAll(recorder), recorder, torch.enable_grad()):
             stack.enter_context(context)
-        output = torch.func.functional_call(model, tensors, args, kwargs)
-        value = loss_in(output, batch, loss)
+        output = model(*args, **kwargs)
+        value = loss_in(output, (args, kwargs), loss)
         if loss is None and not isinstance(output, (torch.Tensor, dict)):
             raise Refused(f"offload: the model's output is a {type(output).__name__}; let it return its loss, a dictionary or a ModelOutput "
                           "(return_dict=True), or give loss=")
         kept = refs_of_outputs(output, outputs, recorder)
-        if value.untyped_storage().nbytes() > 8:
-            raise Refused("offload: the loss is an element of a larger tensor; take its sum or mean")
+        if value.untyped_storage().nbytes() > value.nbytes:  # an element of a larger tensor
+            value = value.clone()
         at = Ref(recorder.newest[key_of(value)], value)
+        states = [state_of_generator()]
         take_gradients(value, recorder)
-    if replaced := [name for name, tensor in tensors.items() if tensor is not given[name]]:
-        raise Refused(f"offload: forward replaces {replaced[0]}, which is not supported yet")
+        states.append(state_of_generator())
     if recorder.recomputes:
         raise Refused(RECOMPUTES.format("a part of the model").replace("plan", "offload", 1))
     if recorder.refusal:
@@ -398,11 +430,19 @@ def record_once(recorder, model, args, kwargs, loss, outputs, optimizer):
     recorder.leave_on_host()
     gradients = name_gradients(recorder, parameters)
     tape = Tape(recorder, at, {"stowage_trace": 2, "loss": "", "optimizer": optimizer_of(optimizer, None)}
-                | {name: count for name, count in counts_of(batch).items() if count > 0})
+                | {name: count for name, count in counts_of((args, kwargs)).items() if count > 0})
     tape.gradients, tape.outputs, tape.output_class = gradients, kept, type(output)
-    tape.constants = {number._place: number._value for number in numbers_in(leaves) if number._is_constant}
-    tape.first = (value.detach(), {place: parameters[place].grad for place in gradients})
+    numbers = numbers_in(leaves)
+    tape.has_operands = any(not number._is_constant for number in numbers)
+    tape.constants = {number._place: number._value for number in numbers if number._is_constant}
+    tape.constants |= {place: leaf for place, leaf in enumerate(leaves) if is_number(leaf) and not numbers}
+    tape.first = First(value.detach(), {place: parameters[place].grad for place in gradients}, states)
     return tape
+
+
+def state_of_generator():
+    with _disable_current_modes():
+        return torch.get_rng_state()
 
 
 def take_gradients(loss, recorder):
@@ -413,7 +453,8 @@ def take_gradients(loss, recorder):
     recorder.outside = recorder.add("gradient of the loss", "input", seed)
     with warnings.catch_warnings(), torch.autocast("cpu", enabled=False):
         warnings.simplefilter("ignore")
-        loss.backward(gradient=seed)
+        # As torch.autograd.backward does, in which a function mode would be off.
+        _engine_run_backward((loss,), (seed,), False, False, (), allow_unreachable=True, accumulate_grad=True)
 
 
 def refs_of_outputs(output, names, recorder):

@@ -110,7 +110,7 @@ class Trainers(unittest.TestCase):
                     run.train()
                     self.assertEqual(told(run), wanted)
                     self.assertTrue(same(run.model, eager.model))
-                    self.assertGreater(len(run.model.forward.programs), 1)  # with and without padding
+                    self.assertGreater(len(run.model._stowage.programs), 1)  # with and without padding
                     torch.manual_seed(5)  # other weights than those that were saved
                     again = trainer(MODELS[name](), folder, budget, **arguments)
                     again.train(resume_from_checkpoint=os.path.join(folder, f"checkpoint-{SAVED}"))
