@@ -12,7 +12,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from stowage._numbers import Given
 from stowage._plan import Refused
-from stowage._tape import Ref, Shape, bytes_of, digest
+from stowage._recorder import Ref, Shape, bytes_of, digest
 
 POISON = 0xFF  # a NaN in each floating type, and no index
 

@@ -28,7 +28,7 @@ os.environ["STOWAGE_PLAN_LIBRARY"] = LIBRARY
 sys.path.insert(0, PACKAGE)
 import stowage  # noqa: E402
 from live_bytes import LiveBytes  # noqa: E402
-from stowage import _offload, _tape  # noqa: E402
+from stowage import _offload, _recorder, _tape  # noqa: E402
 from stowage._arena import GuardFailed, OtherBits, Program  # noqa: E402
 
 SLACK = 4096  # bytes that a tape may need beside what stowage.plan counts: masks of whole numbers
@@ -151,7 +151,7 @@ class Bits(unittest.TestCase):
         eager, model = made("bert"), made("bert")
         wanted = train(eager, adamw(eager), padded=(2,))
         model, optimizer = offloaded(model)
-        with mock.patch.object(_tape.Guard, "holds", lambda *_: True):
+        with mock.patch.object(_recorder.Guard, "holds", lambda *_: True):
             self.assertNotEqual(train(model, optimizer, padded=(2,)), wanted)
 
     def test_other_shapes_and_changed_attributes_get_tapes_of_their_own(self):
