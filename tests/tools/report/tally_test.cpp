@@ -5,6 +5,7 @@
 #include <initializer_list>
 #include <utility>
 
+#include "stowage/undo_record.h"
 #include "tests/support/literal_plan.h"
 
 namespace stowage {
