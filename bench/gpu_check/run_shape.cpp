@@ -201,7 +201,8 @@ void profile_steps(const RunOptions& options, const ShapedModel& model, const Pl
   for (std::uint64_t step = 0; step < options.profile_steps; ++step)
     report = make_step(engine, options, model, step);
   engine.drain();
-  const StepProfile profile{model.graph, plan, place.machine, report, engine.last_timeline()};
+  const LaunchTable kernels = launch_table_for(*place.device);
+  const StepProfile profile{model.graph, plan, place.machine, report, engine.last_timeline(), kernels};
   print(kernels_json(profile).dump());
   print(lanes_json(profile).dump());
   if (file.wanted()) file.write(timeline_csv(profile));

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "offload/engine/joint.h"
 #include "src/graph/cost.h"
 #include "stowage/planner.h"
 
@@ -28,9 +29,9 @@ Clipping clipping_of(const StepReport& report) {
 }  // namespace
 
 nlohmann::ordered_json kernels_json(const StepProfile& profile) {
-  const auto& [graph, plan, machine, report, timeline] = profile;
+  const auto& [graph, plan, machine, report, timeline, kernels] = profile;
   struct Sum {
-    std::uint64_t launches = 0;
+    std::uint64_t ops = 0, launches = 0;
     double flops = 0, bytes = 0, planned = 0, seconds = 0;
   };
   std::map<std::string, Sum> sums;
@@ -39,24 +40,26 @@ nlohmann::ordered_json kernels_json(const StepProfile& profile) {
     if (instruction.lane != LaneRole::compute) continue;
     const Op& op = graph.op(instruction.op);
     Sum& sum = sums[op.kernel];
+    sum.ops += 1;
     sum.launches += 1;
     sum.flops += op.cost.flops;
     sum.bytes += op.cost.bytes;
     sum.planned += op_seconds(op, machine);
     sum.seconds += timeline[i].end - timeline[i].begin;
   }
+  for (const std::vector<InstructionId>& joint : joint_updates(graph, plan, kernels))
+    if (joint.back() < timeline.size())
+      sums[graph.op(plan.instructions[joint.front()].op).kernel].launches -= joint.size() - 1;
   Json json = {{"kind", "kernels"}};
   for (const auto& [kernel, sum] : sums)
-    json["kernels"][kernel] = {{"launches", sum.launches},
-                               {"flops", sum.flops},
-                               {"bytes", sum.bytes},
-                               {"planned_seconds", sum.planned},
-                               {"seconds", sum.seconds}};
+    json["kernels"][kernel] = {
+        {"ops", sum.ops},     {"launches", sum.launches},       {"flops", sum.flops},
+        {"bytes", sum.bytes}, {"planned_seconds", sum.planned}, {"seconds", sum.seconds}};
   return json;
 }
 
 std::string timeline_csv(const StepProfile& profile) {
-  const auto& [graph, plan, machine, report, timeline] = profile;
+  const auto& [graph, plan, machine, report, timeline, kernels] = profile;
   const std::vector<Interval> planned = simulate(graph, plan, machine, clipping_of(report)).instructions;
   std::string text = "lane,kind,name,planned_begin,planned_end,begin,end\n";
   for (std::size_t i = 0; i < std::min(timeline.size(), plan.instructions.size()); ++i) {

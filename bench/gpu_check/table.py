@@ -64,12 +64,12 @@ def aligned(rows):
 def kernel_table(name, run):
     """The last step by kernel, those that took longest first, and what the compute lane waited for."""
     kernels = get(run, "kernels", "kernels") or {}
-    rows = [[name, "launches", "ms", "planned", "TFLOP/s", "GB/s"]]
+    rows = [[name, "ops", "launches", "ms", "planned", "TFLOP/s", "GB/s"]]
     for kernel, of in sorted(kernels.items(), key=lambda item: -(item[1]["seconds"] or 0)):
         seconds = of["seconds"] or 0
         rates = [f"{of[what] / seconds / unit:.1f}" if seconds else "-" for what, unit in (("flops", 1e12), ("bytes", 1e9))]
-        rows.append([f"  {kernel}", str(of["launches"]), f"{1e3 * seconds:.3f}", f"{1e3 * (of['planned_seconds'] or 0):.3f}",
-                     *rates])
+        rows.append([f"  {kernel}", str(of.get("ops", "-")), str(of["launches"]), f"{1e3 * seconds:.3f}",
+                     f"{1e3 * (of['planned_seconds'] or 0):.3f}", *rates])
     lines = [aligned(rows)]
     for what in ("busy_seconds", "compute_waited_seconds"):
         found = get(run, "lanes", what) or {}

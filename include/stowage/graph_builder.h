@@ -171,8 +171,9 @@ class GraphBuilder {
   const Tensor& tensor(Value value) const;
 
   // Emits backward ops from `loss` (an f64 scalar), then a "square_sum" op for each parameter's gradient (in
-  // the backward phase, directly after the op that completes the gradient, in the same unit), then the "clip"
-  // op and one "adamw" op per parameter (update phase) in order of the parameters' first use. Every parameter
+  // the backward phase, directly after the op that completes the gradient, in the same unit; vectors of at
+  // most 64 KiB that one unit completes share a "square_sums" op behind the last of them), then the "clip" op
+  // and one "adamw" op per parameter (update phase) in order of the parameters' first use. Every parameter
   // must receive a gradient unless it is frozen. The builder is spent afterwards. If ranks share the batch,
   // the graph is that of one rank, with shares of parameters, gradients and state and the ops that exchange
   // them (src/graph/share_state.h); its loss is that of all ranks.

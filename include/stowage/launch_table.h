@@ -123,6 +123,8 @@
 //                                     [p * piece, (p + 1) * piece) below `count` (all where it is not
 //                                     there), 0 of none; its bits depend on them and on `piece` alone. The
 //                                     last piece ends at `count` or behind it
+//   square_sums                     x, y, … -> f64{}, f64{}, …: of each what square_sum
+//                                     gives
 //   clip                            f64[P] … -> f64{2}: norm = sqrt(sum) / L, scale     clip (, pieces = P)
 //                                     scale = clip > 0 && norm > clip ? clip / norm : 1; the sum is that of
 //                                     norm_part, and 0 of no inputs. P is 1 where `pieces` is not there
@@ -226,16 +228,27 @@ struct LaunchArguments {
 
 using Kernel = void (*)(const LaunchArguments&);
 
+// Makes several ops of one kernel by one launch, at most most_joint_updates of them: or throws, and has made
+// none. Their operands have the same types, and none writes what another reads or writes.
+using JointKernel = void (*)(std::span<const LaunchArguments>);
+inline constexpr std::size_t most_joint_updates = 64;
+
 class LaunchTable {
  public:
-  // Adds a kernel, or replaces the one of this name together with its parts ("<name>.undo").
+  // Adds a kernel, or replaces the one of this name together with its parts ("<name>.undo") and its joint
+  // kernel.
   void add(std::string name, Kernel kernel);
+  // Adds or replaces the joint kernel beside the kernel of this name. The engine makes consecutive updates of
+  // the compute lane by it.
+  void add_joint(std::string name, JointKernel kernel);
   // Throws InvalidInput that names op and kernel when the name is unknown.
   Kernel find(const Op& op) const;
   Kernel find_if_present(const std::string& name) const;  // null if there is no such kernel
+  JointKernel find_joint(const std::string& name) const;  // likewise
 
  private:
   std::map<std::string, Kernel, std::less<>> kernels_;
+  std::map<std::string, JointKernel, std::less<>> joint_kernels_;
 };
 
 // Kernels for the CPU, used by the simulated device, the host lane and checks: work types f32, bf16 and f16

@@ -1,6 +1,7 @@
 // This file is compiled with contraction off (-fmad=false): the host's AdamW must give the same bits.
 #include <limits>
 
+#include "kernels/cuda/joint_launch.h"
 #include "kernels/cuda/kernel_registry.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/optimizer.h"
@@ -90,11 +91,23 @@ __device__ inline void store_weights(const AdamWOperands<Float16>& of, std::int6
 }
 
 template <class T>
-__global__ void adamw_kernel(AdamWConstants<float> constants, AdamWOperands<T> of, bool aligned) {
+struct LaunchedUpdate {
+  AdamWConstants<float> constants;
+  AdamWOperands<T> operands;
+  bool aligned;
+};
+
+template <class T>
+__global__ void adamw_kernel(const __grid_constant__ JointUpdates<LaunchedUpdate<T>> all) {
   constexpr int size = pack_size<T>;
-  const std::int64_t i = (static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) * size;
+  const unsigned update = update_of_block(all);
+  const AdamWOperands<T>& of = all.updates[update].operands;
+  const bool aligned = all.updates[update].aligned;
+  const std::int64_t block = blockIdx.x - all.first_block[update];
+  const std::int64_t i = (block * blockDim.x + threadIdx.x) * size;
   if (i >= of.count) return;
   const std::int64_t left = of.count - i;
+  AdamWConstants<float> constants = all.updates[update].constants;
   constants.scale = static_cast<float>(of.clip[1] / of.loss_scale);
   const bool changes = of.clip[0] < std::numeric_limits<double>::infinity();  // false for NaN
   float weights[size], first[size], second[size];
@@ -116,8 +129,7 @@ __global__ void adamw_kernel(AdamWConstants<float> constants, AdamWOperands<T> o
 }
 
 template <class T>
-void adamw(const AdamWSettings& settings, const AdamWOperands<T>& of, void* stream) {
-  if (of.count == 0) return;
+bool are_aligned(const AdamWOperands<T>& of) {
   bool aligned = true;
   for (const void* address :
        {static_cast<const void*>(of.parameter), static_cast<const void*>(of.gradient),
@@ -127,13 +139,21 @@ void adamw(const AdamWSettings& settings, const AdamWOperands<T>& of, void* stre
         static_cast<const void*>(of.new_low)}) {
     aligned = aligned && is_aligned(address);
   }
-  launch(adamw_kernel<T>, "adamw", {{blocks_for(of.count, pack_size<T> * adamw_threads)}, adamw_threads},
-         stream, AdamWConstants<float>(settings, 1), of, aligned);
+  return aligned;
 }
 
-template void adamw(const AdamWSettings&, const AdamWOperands<float>&, void*);
-template void adamw(const AdamWSettings&, const AdamWOperands<Bfloat16>&, void*);
-template void adamw(const AdamWSettings&, const AdamWOperands<Float16>&, void*);
+template <class T>
+void adamw(std::span<const WideUpdate<T>> updates, void* stream) {
+  const auto launched = [](const WideUpdate<T>& update) {
+    return LaunchedUpdate<T>{AdamWConstants<float>(update.settings, 1), update.operands,
+                             are_aligned(update.operands)};
+  };
+  launch_updates(adamw_kernel<T>, adamw_threads, pack_size<T> * adamw_threads, updates, launched, stream);
+}
+
+template void adamw(std::span<const WideUpdate<float>>, void*);
+template void adamw(std::span<const WideUpdate<Bfloat16>>, void*);
+template void adamw(std::span<const WideUpdate<Float16>>, void*);
 
 STOWAGE_CUDA_KERNEL(adamw_kernel<float>);
 STOWAGE_CUDA_KERNEL(adamw_kernel<Bfloat16>);

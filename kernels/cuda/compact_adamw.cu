@@ -1,6 +1,8 @@
 // This file is compiled with contraction off (-fmad=false): the host's AdamW must give the same bits.
 #include <limits>
+#include <type_traits>
 
+#include "kernels/cuda/joint_launch.h"
 #include "kernels/cuda/kernel_registry.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/optimizer.h"
@@ -53,11 +55,23 @@ __device__ inline AdamWElement<float> update_weight(const AdamWConstants<float>&
   return next;
 }
 
+template <class T, class Moments>
+struct LaunchedCompactUpdate {
+  AdamWConstants<float> constants;
+  AdamWOperands<T> operands;
+  Moments moments;
+};
+
 template <class T>
-__global__ void bf16_moments_kernel(AdamWConstants<float> constants, AdamWOperands<T> of,
-                                    Bf16Moments moments) {
-  const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+__global__ void bf16_moments_kernel(
+    const __grid_constant__ JointUpdates<LaunchedCompactUpdate<T, Bf16Moments>> all) {
+  const unsigned update = update_of_block(all);
+  const AdamWOperands<T>& of = all.updates[update].operands;
+  const Bf16Moments& moments = all.updates[update].moments;
+  const std::int64_t block = blockIdx.x - all.first_block[update];
+  const std::int64_t i = block * blockDim.x + threadIdx.x;
   if (i >= of.count || !is_finite(of)) return;
+  AdamWConstants<float> constants = all.updates[update].constants;
   constants.scale = static_cast<float>(of.clip[1] / of.loss_scale);
   const AdamWElement<float> next = update_weight(constants, of, i, static_cast<float>(moments.first[i]),
                                                  static_cast<float>(moments.second[i]));
@@ -69,8 +83,11 @@ __global__ void bf16_moments_kernel(AdamWConstants<float> constants, AdamWOperan
 
 // A thread has the same element in several blocks.
 template <class T>
-__global__ void eight_bit_moments_kernel(AdamWConstants<float> constants, AdamWOperands<T> of,
-                                         EightBitMoments moments) {
+__global__ void eight_bit_moments_kernel(
+    const __grid_constant__ JointUpdates<LaunchedCompactUpdate<T, EightBitMoments>> all) {
+  const unsigned update = update_of_block(all);
+  const AdamWOperands<T>& of = all.updates[update].operands;
+  const EightBitMoments& moments = all.updates[update].moments;
   if (!is_finite(of)) return;
   __shared__ float first_shares[1 << first_moment_bits], first_boundaries[1 << first_moment_bits];
   __shared__ float second_shares[1 << second_moment_bits], second_boundaries[1 << second_moment_bits];
@@ -83,8 +100,10 @@ __global__ void eight_bit_moments_kernel(AdamWConstants<float> constants, AdamWO
   second_shares[code] = share_of_code(second_moment_bits, static_cast<int>(code));
   second_boundaries[code] = boundary_of_code(second_moment_bits, static_cast<int>(code));
   __syncthreads();
+  AdamWConstants<float> constants = all.updates[update].constants;
   constants.scale = static_cast<float>(of.clip[1] / of.loss_scale);
-  const std::int64_t begin = static_cast<std::int64_t>(blockIdx.x) * blocks_of_a_launch_block;
+  const std::int64_t begin =
+      static_cast<std::int64_t>(blockIdx.x - all.first_block[update]) * blocks_of_a_launch_block;
   for (std::int64_t block = begin; block < begin + blocks_of_a_launch_block; ++block) {
     const std::int64_t i = block * moment_block + threadIdx.x;
     const bool there = i < of.count;
@@ -108,29 +127,25 @@ __global__ void eight_bit_moments_kernel(AdamWConstants<float> constants, AdamWO
   }
 }
 
-template <class T>
-void adamw(const AdamWSettings& settings, const AdamWOperands<T>& of, const Bf16Moments& moments,
-           void* stream) {
-  if (of.count == 0) return;
-  launch(bf16_moments_kernel<T>, "adamw", {{blocks_for(of.count, compact_threads)}, compact_threads}, stream,
-         AdamWConstants<float>(settings, 1), of, moments);
+template <class T, class Moments>
+void adamw(std::span<const CompactUpdate<T, Moments>> updates, void* stream) {
+  const auto launched = [](const CompactUpdate<T, Moments>& update) {
+    return LaunchedCompactUpdate<T, Moments>{AdamWConstants<float>(update.settings, 1), update.operands,
+                                             update.moments};
+  };
+  if constexpr (std::is_same_v<Moments, Bf16Moments>)
+    launch_updates(bf16_moments_kernel<T>, compact_threads, compact_threads, updates, launched, stream);
+  else
+    launch_updates(eight_bit_moments_kernel<T>, compact_threads, blocks_of_a_launch_block * moment_block,
+                   updates, launched, stream);
 }
 
-template <class T>
-void adamw(const AdamWSettings& settings, const AdamWOperands<T>& of, const EightBitMoments& moments,
-           void* stream) {
-  if (of.count == 0) return;
-  const std::int64_t blocks = blocks_for(of.count, blocks_of_a_launch_block * moment_block);
-  launch(eight_bit_moments_kernel<T>, "adamw", {{blocks}, compact_threads}, stream,
-         AdamWConstants<float>(settings, 1), of, moments);
-}
-
-template void adamw(const AdamWSettings&, const AdamWOperands<float>&, const Bf16Moments&, void*);
-template void adamw(const AdamWSettings&, const AdamWOperands<Bfloat16>&, const Bf16Moments&, void*);
-template void adamw(const AdamWSettings&, const AdamWOperands<Float16>&, const Bf16Moments&, void*);
-template void adamw(const AdamWSettings&, const AdamWOperands<float>&, const EightBitMoments&, void*);
-template void adamw(const AdamWSettings&, const AdamWOperands<Bfloat16>&, const EightBitMoments&, void*);
-template void adamw(const AdamWSettings&, const AdamWOperands<Float16>&, const EightBitMoments&, void*);
+template void adamw(std::span<const CompactUpdate<float, Bf16Moments>>, void*);
+template void adamw(std::span<const CompactUpdate<Bfloat16, Bf16Moments>>, void*);
+template void adamw(std::span<const CompactUpdate<Float16, Bf16Moments>>, void*);
+template void adamw(std::span<const CompactUpdate<float, EightBitMoments>>, void*);
+template void adamw(std::span<const CompactUpdate<Bfloat16, EightBitMoments>>, void*);
+template void adamw(std::span<const CompactUpdate<Float16, EightBitMoments>>, void*);
 
 STOWAGE_CUDA_KERNEL(bf16_moments_kernel<float>);
 STOWAGE_CUDA_KERNEL(bf16_moments_kernel<Bfloat16>);

@@ -55,4 +55,14 @@ void* kept_scratch(void* stream, const char* user) {
   return static_cast<std::byte*>(lane.scratch) + usable_scratch(lane);
 }
 
+unsigned* finished_blocks(void* stream, const char* user) {
+  void* const count = static_cast<std::byte*>(kept_scratch(stream, user)) + kept_bytes / 2;
+  LaneResources& lane = lane_resources(stream);
+  if (!lane.counts_from_zero)
+    check(cudaMemsetAsync(count, 0, sizeof(unsigned), static_cast<cudaStream_t>(stream)), "cudaMemsetAsync",
+          user);
+  lane.counts_from_zero = true;
+  return static_cast<unsigned*>(count);
+}
+
 }  // namespace stowage::cuda

@@ -47,7 +47,7 @@ constexpr std::int64_t blocks_for(std::int64_t count, std::int64_t per_block) {
 
 struct LaneResources;
 
-// Bytes of the scratch without its last 256, which outlive GEMMs: see kept_scratch.
+// Bytes of the scratch without its last 256, which outlive GEMMs: see kept_scratch and finished_blocks.
 std::size_t usable_scratch(const LaneResources& lane);
 
 // Throws InvalidInput that names `user` if the lane has less.
@@ -58,7 +58,11 @@ T* scratch_for(void* stream, std::int64_t count, const char* user) {
   return static_cast<T*>(scratch_bytes(stream, static_cast<std::size_t>(count) * sizeof(T), user));
 }
 
-// 256 bytes that an op may keep through its own kernels and GEMMs. Throws as above.
+// 128 bytes that an op may keep through its own kernels and GEMMs. Throws as above.
 void* kept_scratch(void* stream, const char* user);
+
+// The lane's count of blocks that have finished: 0 between kernels, which a kernel that counts sees to (by
+// atomicInc). Throws as above, and DeviceError.
+unsigned* finished_blocks(void* stream, const char* user);
 
 }  // namespace stowage::cuda

@@ -13,16 +13,17 @@ inline constexpr int norm_threads = 256;
 inline constexpr std::int64_t most_square_chunks = 1024;
 inline constexpr std::int64_t least_square_chunk = 8192;
 
-// A block sums a chunk of a piece; every piece has `chunks` chunks. A chunk is a multiple of the pack's size.
-// `aligned`: whether every piece's start is.
+// Elements of a chunk, of an array's piece of so many elements: a multiple of the pack's size.
 template <class T>
-__global__ void square_partial_kernel(std::int64_t count, std::int64_t piece, std::int64_t chunks,
-                                      std::int64_t chunk, const T* x, double* partial, bool aligned) {
-  __shared__ double shared[norm_threads / warp_size];
-  const std::int64_t start = blockIdx.x / chunks * piece;
-  const std::int64_t end = start + piece < count ? start + piece : count;
-  const std::int64_t first = start + blockIdx.x % chunks * chunk;
-  const std::int64_t last = first + chunk < end ? first + chunk : end;
+constexpr std::int64_t square_chunk(std::int64_t piece) {
+  const std::int64_t unit = std::max(least_square_chunk, blocks_for(piece, most_square_chunks));
+  return blocks_for(unit, pack_size<T>) * pack_size<T>;
+}
+
+// The block sums the squares of x's elements [first, last). `aligned`: whether x + first is.
+template <class T>
+__device__ inline double chunk_square_sum(const T* x, std::int64_t first, std::int64_t last, bool aligned,
+                                          double* shared) {
   double sum = 0;
   for (std::int64_t i = first + static_cast<std::int64_t>(threadIdx.x) * pack_size<T>; i < last;
        i += static_cast<std::int64_t>(norm_threads) * pack_size<T>) {
@@ -30,18 +31,73 @@ __global__ void square_partial_kernel(std::int64_t count, std::int64_t piece, st
       sum += static_cast<double>(value) * static_cast<double>(value);
     }
   }
-  sum = reduce_block<Sum>(sum, shared);
-  if (threadIdx.x == 0) partial[blockIdx.x] = sum;
+  return reduce_block<Sum>(sum, shared);
 }
 
-// A block sums the chunks of a piece.
-__global__ void square_total_kernel(std::int64_t chunks, const double* partial, double* sums) {
-  __shared__ double shared[norm_threads / warp_size];
-  partial += blockIdx.x * chunks;
+// The block adds up the sums of an array's chunks, which other blocks may have written.
+__device__ inline double total_of_chunks(std::int64_t chunks, const volatile double* partial,
+                                         double* shared) {
   double mine = 0;
   for (std::int64_t i = threadIdx.x; i < chunks; i += norm_threads) mine += partial[i];
-  mine = reduce_block<Sum>(mine, shared);
-  if (threadIdx.x == 0) sums[blockIdx.x] = mine;
+  return reduce_block<Sum>(mine, shared);
+}
+
+// A block sums a chunk of a piece; every piece has `chunks` chunks. The block that finishes last adds up the
+// chunks of each piece: `finished` counts those that have, and is 0 before and behind the launch. With one
+// chunk a piece, `partial` is `sums`. `aligned`: whether every piece's start is.
+template <class T>
+__global__ void square_sum_kernel(std::int64_t count, std::int64_t piece, std::int64_t chunks,
+                                  std::int64_t chunk, const T* x, double* partial, double* sums,
+                                  unsigned* finished, bool aligned) {
+  __shared__ double shared[norm_threads / warp_size];
+  __shared__ bool is_last;
+  const std::int64_t start = blockIdx.x / chunks * piece;
+  const std::int64_t end = start + piece < count ? start + piece : count;
+  const std::int64_t first = start + blockIdx.x % chunks * chunk;
+  const std::int64_t last = first + chunk < end ? first + chunk : end;
+  const double sum = chunk_square_sum(x, first, last, aligned, shared);
+  if (threadIdx.x == 0) partial[blockIdx.x] = sum;
+  if (chunks == 1) return;
+  if (threadIdx.x == 0) {
+    __threadfence();  // the sum is seen by whoever sees the count
+    is_last = atomicInc(finished, gridDim.x - 1) == gridDim.x - 1;
+  }
+  __syncthreads();
+  if (!is_last) return;
+  __threadfence();
+  for (std::int64_t p = 0; p < gridDim.x / chunks; ++p) {
+    const double total = total_of_chunks(chunks, partial + p * chunks, shared);
+    if (threadIdx.x == 0) sums[p] = total;
+  }
+}
+
+// Arrays that one launch sums: as many as a kernel's parameters hold.
+inline constexpr int arrays_per_launch = 64;
+template <class T>
+struct SummedArrays {
+  struct Array {
+    const T* x;
+    std::int64_t count, chunk;
+    double* sum;
+    bool aligned;
+  } arrays[arrays_per_launch];
+};
+
+// A block sums an array, with the bits of square_sum_kernel.
+template <class T>
+__global__ void square_sums_kernel(const __grid_constant__ SummedArrays<T> all) {
+  __shared__ double shared[norm_threads / warp_size];
+  __shared__ double partial[most_square_chunks];
+  const auto& of = all.arrays[blockIdx.x];
+  std::int64_t chunks = 0;
+  for (std::int64_t first = 0; first < of.count; first += of.chunk, ++chunks) {
+    const std::int64_t last = first + of.chunk < of.count ? first + of.chunk : of.count;
+    const double sum = chunk_square_sum(of.x, first, last, of.aligned, shared);
+    if (threadIdx.x == 0) partial[chunks] = sum;
+  }
+  __syncthreads();
+  const double total = chunks == 1 ? partial[0] : total_of_chunks(chunks, partial, shared);
+  if (threadIdx.x == 0) *of.sum = total;
 }
 
 // Addresses of some of the sums: as many as a kernel's parameters hold.
@@ -89,19 +145,29 @@ __global__ void clip_kernel(std::int64_t pieces, double* totals, double limit, d
 }
 
 template <class T>
-void square_sums(std::int64_t count, const T* x, std::int64_t pieces, std::int64_t piece, double* sums,
-                 void* stream) {
-  const std::int64_t unit = std::max(least_square_chunk, blocks_for(piece, most_square_chunks));
-  const std::int64_t chunk = blocks_for(unit, pack_size<T>) * pack_size<T>;
-  const std::int64_t chunks = blocks_for(piece, chunk);
+void square_sum(std::int64_t count, const T* x, std::int64_t pieces, std::int64_t piece, double* sums,
+                void* stream) {
+  const std::int64_t chunk = square_chunk<T>(piece);
+  const std::int64_t chunks = std::max<std::int64_t>(1, blocks_for(piece, chunk));
   double* const partial = chunks == 1 ? sums : scratch_for<double>(stream, pieces * chunks, "square_sum");
-  if (chunks > 0) {
-    const bool aligned = is_aligned(x) && (pieces == 1 || piece % pack_size<T> == 0);
-    launch(square_partial_kernel<T>, "square_sum", {{pieces * chunks}, norm_threads}, stream, count, piece,
-           chunks, chunk, x, partial, aligned);
+  unsigned* const finished = chunks == 1 ? nullptr : finished_blocks(stream, "square_sum");
+  const bool aligned = is_aligned(x) && (pieces == 1 || piece % pack_size<T> == 0);
+  launch(square_sum_kernel<T>, "square_sum", {{pieces * chunks}, norm_threads}, stream, count, piece, chunks,
+         chunk, x, partial, sums, finished, aligned);
+}
+
+template <class T>
+void square_sums(std::span<const SummedArray<T>> arrays, void* stream) {
+  for (std::size_t begin = 0; begin < arrays.size(); begin += arrays_per_launch) {
+    const auto some = arrays.subspan(begin, std::min<std::size_t>(arrays_per_launch, arrays.size() - begin));
+    SummedArrays<T> all{};
+    std::transform(some.begin(), some.end(), all.arrays, [](const SummedArray<T>& of) {
+      return typename SummedArrays<T>::Array{of.x, of.count, square_chunk<T>(of.count), of.sum,
+                                             is_aligned(of.x)};
+    });
+    launch(square_sums_kernel<T>, "square_sums", {{static_cast<std::int64_t>(some.size())}, norm_threads},
+           stream, all);
   }
-  if (chunks == 1) return;
-  launch(square_total_kernel, "square_sum", {{pieces}, norm_threads}, stream, chunks, partial, sums);
 }
 
 inline void add_pieces(std::span<const double* const> sums, std::int64_t pieces, double* totals,
@@ -141,14 +207,19 @@ void clip(std::span<const double* const> sums, std::int64_t pieces, double limit
   launch(clip_kernel, "clip", {{}, norm_threads}, stream, pieces, totals, limit, loss_scale, result);
 }
 
-template void square_sums(std::int64_t, const float*, std::int64_t, std::int64_t, double*, void*);
-template void square_sums(std::int64_t, const Bfloat16*, std::int64_t, std::int64_t, double*, void*);
-template void square_sums(std::int64_t, const Float16*, std::int64_t, std::int64_t, double*, void*);
+template void square_sum(std::int64_t, const float*, std::int64_t, std::int64_t, double*, void*);
+template void square_sum(std::int64_t, const Bfloat16*, std::int64_t, std::int64_t, double*, void*);
+template void square_sum(std::int64_t, const Float16*, std::int64_t, std::int64_t, double*, void*);
+template void square_sums(std::span<const SummedArray<float>>, void*);
+template void square_sums(std::span<const SummedArray<Bfloat16>>, void*);
+template void square_sums(std::span<const SummedArray<Float16>>, void*);
 
-STOWAGE_CUDA_KERNEL(square_partial_kernel<float>);
-STOWAGE_CUDA_KERNEL(square_partial_kernel<Bfloat16>);
-STOWAGE_CUDA_KERNEL(square_partial_kernel<Float16>);
-STOWAGE_CUDA_KERNEL(square_total_kernel);
+STOWAGE_CUDA_KERNEL(square_sum_kernel<float>);
+STOWAGE_CUDA_KERNEL(square_sum_kernel<Bfloat16>);
+STOWAGE_CUDA_KERNEL(square_sum_kernel<Float16>);
+STOWAGE_CUDA_KERNEL(square_sums_kernel<float>);
+STOWAGE_CUDA_KERNEL(square_sums_kernel<Bfloat16>);
+STOWAGE_CUDA_KERNEL(square_sums_kernel<Float16>);
 STOWAGE_CUDA_KERNEL(piece_totals_kernel);
 STOWAGE_CUDA_KERNEL(norm_part_kernel);
 STOWAGE_CUDA_KERNEL(clip_kernel);

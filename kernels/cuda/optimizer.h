@@ -2,6 +2,7 @@
 // too small.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <type_traits>
@@ -15,10 +16,21 @@ namespace stowage::cuda {
 
 // sums[p], p < pieces: squares of x's elements [p * piece, (p + 1) * piece) below `count`, in f64: chunks
 // that depend on `piece` alone into the lane's scratch (one f64 for each, at most 1,024 a piece), then a
-// piece's chunks in a fixed order. T: float, Bfloat16 or Float16.
+// piece's chunks in a fixed order. One launch. T: float, Bfloat16 or Float16.
 template <class T>
-void square_sums(std::int64_t count, const T* x, std::int64_t pieces, std::int64_t piece, double* sums,
-                 void* stream);
+void square_sum(std::int64_t count, const T* x, std::int64_t pieces, std::int64_t piece, double* sums,
+                void* stream);
+
+// Each array's sum, of all its elements, as square_sum makes it: one launch for 64 arrays, in each of which
+// one block sums an array.
+template <class T>
+struct SummedArray {
+  const T* x = nullptr;
+  std::int64_t count = 0;
+  double* sum = nullptr;
+};
+template <class T>
+void square_sums(std::span<const SummedArray<T>> arrays, void* stream);
 
 // result f64{} = sum of all elements of `sums`, arrays f64[pieces] on the device, `pieces` a power of two.
 // For each p, elements p are added up in the order of `sums`; then these totals in a balanced tree of
@@ -53,11 +65,8 @@ struct AdamWOperands {
   MasterLow<T>* new_low = nullptr;
   double loss_scale = 1;
 };
-template <class T>
-void adamw(const AdamWSettings& settings, const AdamWOperands<T>& of, void* stream);
 
-// AdamW with moments in fewer bytes (kernels/math/moment_codes.h), updated in place; the moments of `of`
-// are ignored.
+// Moments in fewer bytes (kernels/math/moment_codes.h), updated in place; those of AdamWOperands are ignored.
 struct Bf16Moments {
   Bfloat16 *first, *second;
   RandomStream rounding;
@@ -66,11 +75,24 @@ struct EightBitMoments {
   std::uint8_t *first, *second;
   float *first_scales, *second_scales;
 };
+
 template <class T>
-void adamw(const AdamWSettings& settings, const AdamWOperands<T>& of, const Bf16Moments& moments,
-           void* stream);
+struct WideUpdate {
+  AdamWSettings settings;
+  AdamWOperands<T> operands;
+};
+template <class T, class Moments>
+struct CompactUpdate {
+  AdamWSettings settings;
+  AdamWOperands<T> operands;
+  Moments moments;
+};
+
+// Makes up to most_updates updates by one launch. None writes what another touches.
+inline constexpr std::size_t most_updates = 64;
 template <class T>
-void adamw(const AdamWSettings& settings, const AdamWOperands<T>& of, const EightBitMoments& moments,
-           void* stream);
+void adamw(std::span<const WideUpdate<T>> updates, void* stream);
+template <class T, class Moments>
+void adamw(std::span<const CompactUpdate<T, Moments>> updates, void* stream);
 
 }  // namespace stowage::cuda

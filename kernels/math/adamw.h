@@ -30,6 +30,7 @@ struct AdamWConstants {
   T epsilon, weight_decay, learning_rate;
   T scale;  // the gradient's factor, from clipping
 
+  AdamWConstants() = default;  // indeterminate
   AdamWConstants(const AdamWSettings& settings, double gradient_scale)
       : beta1(static_cast<T>(settings.beta1)),
         one_minus_beta1(static_cast<T>(1 - settings.beta1)),

@@ -196,12 +196,30 @@ void bind_lifetimes(const BindingInput& input, std::vector<BoundInstruction>& bo
   }
 }
 
+void bind_joint_updates(const BindingInput& input, std::vector<BoundInstruction>& bound) {
+  for (const std::vector<InstructionId>& group : joint_updates(input.graph, input.plan, input.kernels)) {
+    JointLaunch joint;
+    for (std::size_t parity = 0; parity < joint.work.size(); ++parity) {
+      JointWork& work = joint.work[parity];
+      work.kernel = input.kernels.find_joint(bound[group.front()].work[parity].op->kernel);
+      work.arguments.reserve(group.size());
+      for (const InstructionId id : group) work.works.push_back(&bound[id].work[parity]);
+    }
+    for (const InstructionId id : group) {
+      joint.accesses.insert(joint.accesses.end(), bound[id].accesses.begin(), bound[id].accesses.end());
+      joint.seconds += bound[id].seconds;
+      bound[id].is_enqueued_before = id != group.front();
+    }
+    bound[group.front()].joint = std::make_unique<JointLaunch>(std::move(joint));
+  }
+}
+
 }  // namespace
 
 void Work::run(void* work) {
   Work& self = *static_cast<Work*>(work);
   self.begun = true;
-  self.kernel({self.op, self.reads, self.writes, *self.step, self.stream, self.record});
+  self.kernel(self.arguments());
   self.done = true;
 }
 
@@ -224,6 +242,7 @@ std::vector<BoundInstruction> bind(const BindingInput& input) {
     bound.push_back(Binder(input, id, speculation).bind());
   }
   bind_lifetimes(input, bound);
+  bind_joint_updates(input, bound);
   return bound;
 }
 

@@ -4,11 +4,13 @@
 
 #include <array>
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "allocator/arena.h"
+#include "offload/engine/joint.h"
 #include "offload/engine/lent.h"
 #include "offload/engine/step_events.h"
 #include "stowage/device.h"
@@ -32,6 +34,7 @@ struct Work {
   bool begun = false;
   bool done = false;
 
+  LaunchArguments arguments() const { return {op, reads, writes, *step, stream, record}; }
   static void run(void* work);
 };
 
@@ -51,8 +54,10 @@ struct BoundInstruction {
   std::vector<Operand> writes;
   std::vector<Access> accesses;
   std::array<Work, 2> work;
-  bool is_collective = false;  // the op is a collective, and `work` is unused
-  Kernel undo = nullptr;       // kernel that takes back a speculated update
+  bool is_collective = false;          // the op is a collective, and `work` is unused
+  Kernel undo = nullptr;               // kernel that takes back a speculated update
+  std::unique_ptr<JointLaunch> joint;  // this commit with later ones, which are enqueued here
+  bool is_enqueued_before = false;     // the commit belongs to an earlier one's joint launch
   // Lifetimes of buckets with several tensors that this launch is the first to use.
   std::vector<DeviceRange> begun;
   std::vector<DeviceRange> ended;  // lifetimes that are dead after this instruction

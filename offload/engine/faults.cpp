@@ -50,7 +50,8 @@ NonFinite::Origin origin_of(const Graph& graph, const Plan& plan, const NonFinit
     return value.was_searched ? NonFinite::Origin::unknown : NonFinite::Origin::not_searched;
   if (value.was_read) return NonFinite::Origin::given;
   const std::string& kernel = graph.op(plan.instructions[value.instruction].op).kernel;
-  const bool is_norm = kernel == "square_sum" || kernel == "norm_part" || kernel == "clip";
+  const bool is_norm =
+      kernel == "square_sum" || kernel == "square_sums" || kernel == "norm_part" || kernel == "clip";
   return is_norm ? NonFinite::Origin::norm : NonFinite::Origin::op;
 }
 

@@ -23,7 +23,12 @@ void StepRunner::enqueue_one(InstructionId id, Parity parity, bool step_before) 
   // A lifetime takes over all its bytes, so that the device can check that the bytes' previous owner is done.
   for (const DeviceRange& range : bound_[id].begun) device_.discard(lane, range.address, range.bytes);
   if (events_.records_begin(id)) device_.record(events_.begin(parity, id), lane);
-  enqueue_work(id, parity);
+  BoundInstruction& bound = bound_[id];
+  if (bound.joint)
+    device_.launch(lane, {bound.name, &JointWork::run, &bound.joint->work[parity], bound.joint->accesses,
+                          bound.joint->seconds});
+  else if (!bound.is_enqueued_before)
+    enqueue_work(id, parity);
   if (follower_ != nullptr) follower_->follow(id);
   // The discard must come before the end event, or an instruction that waits for the bytes could meet the
   // discard later.

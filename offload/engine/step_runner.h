@@ -37,9 +37,10 @@ class StepRunner {
 
   // Marks all work of the set as not done. Requires that the step that used the set before has finished.
   void forget(Parity parity);
-  // Enqueues [first, last) in order, so that every wait is for work that has been enqueued. It may block
-  // while a lane is full, but lanes empty by themselves. `step_before`: also enqueues the waits for the step
-  // before; else nothing of that step may be in flight. Passes on exceptions of the follower.
+  // Enqueues [first, last) in order, so that every wait is for work that has been enqueued; the members of a
+  // joint launch at the place of the first. It may block while a lane is full, but lanes empty by themselves.
+  // `step_before`: also enqueues the waits for the step before; else nothing of that step may be in flight.
+  // Passes on exceptions of the follower.
   void enqueue(InstructionId first, InstructionId last, Parity parity, bool step_before);
   // Enqueues only the instruction's own transfer or launch, without waits and events.
   void enqueue_work(InstructionId id, Parity parity);

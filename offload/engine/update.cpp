@@ -22,8 +22,7 @@ void Update::undo(Parity parity) {
   for (InstructionId id = 0; id < plan_.gate; ++id) {
     const BoundInstruction& bound = bound_[id];
     const Work& work = bound.work[parity];
-    if (bound.undo != nullptr && work.begun)
-      bound.undo({work.op, work.reads, work.writes, *work.step, work.stream, work.record});
+    if (bound.undo != nullptr && work.begun) bound.undo(work.arguments());
   }
 }
 

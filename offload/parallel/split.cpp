@@ -256,17 +256,27 @@ class Splitter {
       add_op("sum." + tensor.name, "tree_sum", of, shares, written, 0);
     }
   }
-  // A part of the work; of an update and of bytes between other devices, as much as of the tensor.
+  // A part of the work; of an update, of the norm and of bytes between other devices, as much as of the
+  // tensors.
   void scale(const Op& of, Op& op) const {
-    const bool by_result = of.phase == Phase::update || is_collective(of) || of.kernel == "square_sum";
-    const TensorId result = of.kernel == "square_sum" ? of.reads.front()
-                            : of.writes.empty()       ? no_id
-                                                      : of.writes.front();
-    if (by_result && (result == no_id || whole_[result])) return;
-    op.cost.flops /= split_;
-    op.cost.bytes /= split_;
-    op.cost.peer_bytes /= split_;
-    if (op.cost.seconds) *op.cost.seconds /= split_;
+    const double part = part_of(of);
+    op.cost.flops *= part;
+    op.cost.bytes *= part;
+    op.cost.peer_bytes *= part;
+    if (op.cost.seconds) *op.cost.seconds *= part;
+  }
+  double part_of(const Op& of) const {
+    const auto part = [this](TensorId id) { return whole_[id] ? 1.0 : 1.0 / split_; };
+    if (of.phase == Phase::update || is_collective(of))
+      return of.writes.empty() ? 1 : part(of.writes.front());
+    if (of.kernel != "square_sum" && of.kernel != "square_sums") return 1.0 / split_;
+    double all = 0, here = 0;
+    for (const TensorId gradient : of.reads) {
+      const auto elements = static_cast<double>(graph_.tensor(gradient).elements());
+      all += elements;
+      here += elements * part(gradient);
+    }
+    return here / all;
   }
 
   const Graph& graph_;

@@ -144,34 +144,78 @@ class UpdatePhase {
     std::vector<TensorId> sums;
     OpInsertion insertion(graph_);
     const std::vector<OpId> producers = producers_of(graph_);
+    std::map<std::pair<std::uint32_t, DataType>, SmallGradients> small;
     for (const Target& target : targets) {
       const OpId producer = producers[graph_.whole_of(target.gradient)];
-      Op op = square_sum(target, graph_.ops[producer].unit);
-      sums.push_back(op.writes[0]);
-      insertion.behind(producer, std::move(op));
+      const std::uint32_t unit = graph_.ops[producer].unit;
+      sums.push_back(add_square_sum_tensor(target));
+      if (is_small(target)) {
+        small[{unit, graph_.tensors[target.gradient].type}].add(producer, target, sums.back());
+      } else {
+        insertion.behind(producer, square_sum(target, sums.back(), unit));
+      }
     }
+    for (const auto& [of, gradients] : small)
+      insertion.behind(gradients.last, square_sums(gradients, of.first));
     insertion.apply(graph_);
     return sums;
   }
 
-  Op square_sum(const Target& target, std::uint32_t unit) {
-    const std::string name = name_of(target) + ".grad.square_sum" + target.suffix;
-    const TensorId gradient = target.gradient;
-    Tensor sums{name, DataType::f64, {}, TensorKind::activation, {}};
+  // Gradients of one unit and type whose sums one op makes.
+  struct SmallGradients {
+    OpId last = 0;  // the op that completes the last of them
+    std::vector<Target> targets;
+    std::vector<TensorId> sums;
+
+    void add(OpId producer, const Target& target, TensorId sum) {
+      last = std::max(last, producer);
+      targets.push_back(target);
+      sums.push_back(sum);
+    }
+  };
+  // A small gradient may wait for the others of its unit: of biases and gains. On several ranks, each sums
+  // its own pieces.
+  bool is_small(const Target& target) const {
+    constexpr Bytes most = 64_KiB;
+    const Tensor& gradient = graph_.tensors[target.gradient];
+    return !in_pieces() && gradient.kind != TensorKind::slice && gradient.shape.size() < 2 &&
+           gradient.bytes() <= most;
+  }
+
+  std::string square_sum_name(const Target& target) const {
+    return name_of(target) + ".grad.square_sum" + target.suffix;
+  }
+  TensorId add_square_sum_tensor(const Target& target) {
+    Tensor sums{square_sum_name(target), DataType::f64, {}, TensorKind::activation, {}};
     if (in_pieces()) sums.shape = {groups_};
-    const TensorId sum = add_tensor(std::move(sums));
-    Op op = named(name, "square_sum");
+    return add_tensor(std::move(sums));
+  }
+  Op square_sum(const Target& target, TensorId sum, std::uint32_t unit) {
+    const TensorId gradient = target.gradient;
+    Op op = named(square_sum_name(target), "square_sum");
     if (in_pieces()) {
       op.attributes = {{"pieces", groups_}, {"piece", piece_elements(gradient)}};
       if (target.count < graph_.tensors[gradient].elements()) op.attributes["count"] = target.count;
     }
     op.reads = {gradient};
     op.writes = {sum};
+    add_cost_of_sums(op, unit);
+    return op;
+  }
+  Op square_sums(const SmallGradients& gradients, std::uint32_t unit) {
+    if (gradients.targets.size() == 1) return square_sum(gradients.targets[0], gradients.sums[0], unit);
+    Op op = named(square_sum_name(gradients.targets[0]) + "s", "square_sums");
+    for (const Target& target : gradients.targets) op.reads.push_back(target.gradient);
+    op.writes = gradients.sums;
+    add_cost_of_sums(op, unit);
+    return op;
+  }
+  void add_cost_of_sums(Op& op, std::uint32_t unit) const {
     op.phase = Phase::backward;
     op.unit = unit;
-    op.cost.flops = 2 * static_cast<double>(graph_.tensors[gradient].elements());
+    for (const TensorId gradient : op.reads)
+      op.cost.flops += 2 * static_cast<double>(graph_.tensors[gradient].elements());
     op.cost.bytes = operand_bytes(graph_, op);
-    return op;
   }
 
   // Elements of a piece of a whole parameter or of a rank's share: the same either way.

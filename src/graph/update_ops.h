@@ -28,12 +28,13 @@ struct FinalGradient {
 };
 
 // Adds a "square_sum" op behind each op that completes a parameter's gradient, the "clip" op, and one
-// "adamw" op per parameter in order of first use. A parameter that `optimizer.grid` cuts has one of each for
-// every slice. If the ranks have several gradient groups in all, the grid cuts no parameter, and norms are
-// summed by pieces of parameters (share_state.h) in the tree of groups. Several ranks each add up their own
-// pieces, then gather the others' sums; likewise the loss. `gradients`: each parameter's gradient, by
-// tensor. Requires that `graph` has no update ops yet, and shapes that do not overflow. The caller runs
-// check() afterwards.
+// "adamw" op per parameter in order of first use. Vectors of at most 64 KiB that one unit completes have one
+// "square_sums" op behind the last of them, unless norms are summed by pieces. A parameter that
+// `optimizer.grid` cuts has one of each for every slice. If the ranks have several gradient groups in all,
+// the grid cuts no parameter, and norms are summed by pieces of parameters (share_state.h) in the tree of
+// groups. Several ranks each add up their own pieces, then gather the others' sums; likewise the loss.
+// `gradients`: each parameter's gradient, by tensor. Requires that `graph` has no update ops yet, and shapes
+// that do not overflow. The caller runs check() afterwards.
 void append_update(Graph& graph, const std::vector<FinalGradient>& gradients, const AdamW& optimizer);
 
 // Returns why updates of the graph may not be made for good before all gradients are known

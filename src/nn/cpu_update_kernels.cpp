@@ -21,6 +21,15 @@ struct SquareSum {
   }
 };
 
+template <class T>
+struct SquareSums {
+  static void run(const KernelCall& call) {
+    call.expect(1, call.reads(), call.reads());
+    for (std::size_t i = 0; i < call.reads(); ++i)
+      *call.write<double>(i) = square_sum(call.elements(i), call.read<T>(i));
+  }
+};
+
 // Checks an update's operands, among them `halves` for a master weight's other half and `scales` of
 // 8-bit moments.
 void expect_operands(const KernelCall& call, std::size_t halves, std::size_t scales) {
@@ -197,6 +206,7 @@ void launch_norm_part(const LaunchArguments& arguments) {
 
 void add_update_kernels(LaunchTable& table) {
   table.add("square_sum", launch_adapter<SquareSum>);
+  table.add("square_sums", launch_adapter<SquareSums>);
   table.add("clip", launch_clip);
   table.add("norm_part", launch_norm_part);
   table.add("adamw", launch_adapter<AdamWUpdate>);

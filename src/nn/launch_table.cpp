@@ -12,7 +12,17 @@ namespace stowage {
 
 void LaunchTable::add(std::string name, Kernel kernel) {
   std::erase_if(kernels_, [&](const auto& entry) { return entry.first.starts_with(name + "."); });
+  joint_kernels_.erase(name);
   kernels_[std::move(name)] = kernel;
+}
+
+void LaunchTable::add_joint(std::string name, JointKernel kernel) {
+  joint_kernels_[std::move(name)] = kernel;
+}
+
+JointKernel LaunchTable::find_joint(const std::string& name) const {
+  const auto found = joint_kernels_.find(name);
+  return found == joint_kernels_.end() ? nullptr : found->second;
 }
 
 Kernel LaunchTable::find_if_present(const std::string& name) const {

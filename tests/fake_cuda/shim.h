@@ -16,6 +16,7 @@
 #include <cuda_runtime.h>
 #include <dlfcn.h>
 
+#include <atomic>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -32,6 +33,8 @@
 #define __shared__ static thread_local
 #undef __constant__
 #define __constant__ static const
+#undef __grid_constant__
+#define __grid_constant__
 #undef __launch_bounds__
 #define __launch_bounds__(...)
 #define threadIdx (stowage_shim_position.thread)
@@ -126,6 +129,18 @@ inline T __shfl_up_sync(unsigned mask, T value, unsigned distance, int width = w
 template <class T>
 inline T __ldg(const T* address) {
   return *address;
+}
+
+// Blocks run one after another, streams side by side.
+inline void __threadfence() { std::atomic_thread_fence(std::memory_order_seq_cst); }
+
+// Returns what was there; adds 1, and begins at 0 again behind `last`.
+inline unsigned atomicInc(unsigned* address, unsigned last) {
+  const std::atomic_ref<unsigned> count(*address);
+  unsigned before = count.load();
+  while (!count.compare_exchange_weak(before, before >= last ? 0 : before + 1)) {
+  }
+  return before;
 }
 
 // A launch returns before its kernel runs, so that the arguments must be kept, and their sizes known.

@@ -320,6 +320,19 @@ TYPED_TEST(LaunchTypes, ClipThenAdamW) {
   EXPECT_EQ(v, std::vector<TypeParam>{0.5});
 }
 
+TYPED_TEST(LaunchTypes, SquareSumsOfSeveral) {
+  std::vector<TypeParam> x{3, 4}, y{2};
+  std::vector<double> of_x(1), of_y(1);
+  Launcher squares("square_sums", {});
+  squares.read(x, {2});
+  squares.read(y, {1});
+  squares.write(of_x, {});
+  squares.write(of_y, {});
+  squares.run();
+  EXPECT_EQ(of_x.front(), 25);
+  EXPECT_EQ(of_y.front(), 4);
+}
+
 // Two pieces of two gradients: (9 + 7) + (16 + 4), whose root is 6.
 TYPED_TEST(LaunchTypes, SquareSumsOfPiecesThenClip) {
   std::vector<TypeParam> x{3, 0, 4, 9};

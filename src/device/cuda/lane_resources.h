@@ -23,7 +23,8 @@ struct LaneResources {
   void* stream = nullptr;   // cudaStream_t of the lane
   void* scratch = nullptr;  // device memory, 256-byte aligned; null if scratch_bytes is 0
   Bytes scratch_bytes = 0;
-  void* cublas_lt = nullptr;  // cublasLtHandle_t
+  bool counts_from_zero = false;  // the count of finished blocks (kernels/cuda/launch.h) was set to 0
+  void* cublas_lt = nullptr;      // cublasLtHandle_t
   // State of the attention kernels: empty until they fill it; destroyed before the stream.
   State attention{nullptr, [](void*) {}};
 };

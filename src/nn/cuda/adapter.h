@@ -7,23 +7,29 @@
 
 namespace stowage::cuda {
 
-// Runs Adapter<T>::run(call) for work type f32, bf16 or f16; throws InvalidInput for any other.
-template <template <class> class Adapter>
-void launch_adapter(const LaunchArguments& arguments) {
-  const KernelCall call(arguments);
+// Returns use(T{}) for the work type of the call, f32, bf16 or f16; throws InvalidInput for any other.
+template <class Use>
+void with_work_type(const KernelCall& call, const Use& use) {
   switch (call.work_type()) {
     case DataType::f32:
-      return Adapter<float>::run(call);
+      return use(float{});
     case DataType::bf16:
-      return Adapter<Bfloat16>::run(call);
+      return use(Bfloat16{});
     case DataType::f16:
-      return Adapter<Float16>::run(call);
+      return use(Float16{});
     default:
       call.fail(
           fmt::format("computes in {}, but the CUDA kernels take f32, bf16 and f16; use the simulated "
                       "device, or build the graph in one of these",
                       to_string(call.work_type())));
   }
+}
+
+// Runs Adapter<T>::run(call) for the work type. Throws as above.
+template <template <class> class Adapter>
+void launch_adapter(const LaunchArguments& arguments) {
+  const KernelCall call(arguments);
+  with_work_type(call, [&](auto zero) { Adapter<decltype(zero)>::run(call); });
 }
 
 void add_transformer_kernels(LaunchTable& table);

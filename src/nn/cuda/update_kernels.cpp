@@ -1,4 +1,8 @@
 // The gradient norm and the optimizer.
+#include <span>
+#include <type_traits>
+#include <vector>
+
 #include "kernels/cuda/optimizer.h"
 #include "src/nn/cuda/adapter.h"
 #include "src/nn/cuda/launch_table.h"
@@ -12,7 +16,19 @@ struct SquareSum {
   static void run(const KernelCall& call) {
     call.expect(1, 1, 1);
     const SquarePieces of = square_pieces(call);
-    square_sums(of.count, call.read<T>(0), of.pieces, of.piece, call.write<double>(0), call.stream());
+    square_sum(of.count, call.read<T>(0), of.pieces, of.piece, call.write<double>(0), call.stream());
+  }
+};
+
+template <class T>
+struct SquareSums {
+  static void run(const KernelCall& call) {
+    call.expect(1, call.reads(), call.reads());
+    thread_local std::vector<SummedArray<T>> arrays;  // so that a step allocates nothing
+    arrays.clear();
+    for (std::size_t i = 0; i < call.reads(); ++i)
+      arrays.push_back({call.read<T>(i), call.elements(i), call.write<double>(i)});
+    square_sums<T>(arrays, call.stream());
   }
 };
 
@@ -34,32 +50,58 @@ void launch_norm_part(const LaunchArguments& arguments) {
     norm_part(norm_sums(call, pieces), pieces, call.write<double>(0), call.stream());
 }
 
+// Updates whose operands have the same types.
 template <class T>
-struct AdamWUpdate {
+struct AdamWUpdates {
+  using Calls = std::span<const KernelCall>;
   static constexpr std::size_t halves = sizeof(T) == 2 ? 1 : 0;
 
-  static void run(const KernelCall& call) {
-    const DataType moments = call.reads() < 5 ? DataType::f32 : call.read_type(2);
-    const std::size_t more = halves + (moments == DataType::u8 ? 2 : 0);
-    call.expect(5 + more, 5 + more, 3 + more);
-    AdamWOperands<T> of = weights_of(call);
-    if (moments == DataType::bf16 || moments == DataType::u8) {
-      const bool scales_in_place = moments == DataType::bf16 || (call.in_place(3 + halves, 5 + halves) &&
-                                                                 call.in_place(4 + halves, 6 + halves));
-      if (!call.in_place(1, 2) || !call.in_place(2, 3) || !scales_in_place)
-        call.fail("must update its moments in place");
-      if (moments == DataType::bf16)
-        return adamw(adamw_settings(call), of, bf16_moments(call), call.stream());
-      return adamw(adamw_settings(call), of, eight_bit_moments(call), call.stream());
-    }
-    of.first_moment = call.read<float>(2);
-    of.second_moment = call.read<float>(3);
-    of.new_first_moment = call.write<float>(1);
-    of.new_second_moment = call.write<float>(2);
-    adamw(adamw_settings(call), of, call.stream());
+  static void run(Calls calls) {
+    const KernelCall& first = calls.front();
+    const DataType moments = first.reads() < 5 ? DataType::f32 : first.read_type(2);
+    if (moments == DataType::bf16) return launch<CompactUpdate<T, Bf16Moments>>(calls, compact<Bf16Moments>);
+    if (moments == DataType::u8)
+      return launch<CompactUpdate<T, EightBitMoments>>(calls, compact<EightBitMoments>);
+    launch<WideUpdate<T>>(calls, wide);
   }
 
  private:
+  template <class Update>
+  static void launch(Calls calls, Update (*update)(const KernelCall&)) {
+    thread_local std::vector<Update> updates;  // so that a step allocates nothing
+    updates.clear();
+    for (const KernelCall& call : calls) updates.push_back(update(call));
+    adamw(std::span<const Update>(updates), calls.front().stream());
+  }
+
+  static WideUpdate<T> wide(const KernelCall& call) {
+    call.expect(5 + halves, 5 + halves, 3 + halves);
+    WideUpdate<T> update{adamw_settings(call), weights_of(call)};
+    update.operands.first_moment = call.read<float>(2);
+    update.operands.second_moment = call.read<float>(3);
+    update.operands.new_first_moment = call.write<float>(1);
+    update.operands.new_second_moment = call.write<float>(2);
+    return update;
+  }
+  template <class Moments>
+  static CompactUpdate<T, Moments> compact(const KernelCall& call) {
+    constexpr bool has_scales = std::is_same_v<Moments, EightBitMoments>;
+    constexpr std::size_t more = halves + (has_scales ? 2 : 0);
+    call.expect(5 + more, 5 + more, 3 + more);
+    const bool scales_in_place =
+        !has_scales || (call.in_place(3 + halves, 5 + halves) && call.in_place(4 + halves, 6 + halves));
+    if (!call.in_place(1, 2) || !call.in_place(2, 3) || !scales_in_place)
+      call.fail("must update its moments in place");
+    if constexpr (has_scales)
+      return {adamw_settings(call),
+              weights_of(call),
+              {call.write<std::uint8_t>(1), call.write<std::uint8_t>(2), call.write<float>(3 + halves),
+               call.write<float>(4 + halves)}};
+    else
+      return {adamw_settings(call),
+              weights_of(call),
+              {call.write<Bfloat16>(1), call.write<Bfloat16>(2), call.random()}};
+  }
   static AdamWOperands<T> weights_of(const KernelCall& call) {
     AdamWOperands<T> of;
     of.count = call.elements(0);
@@ -74,22 +116,27 @@ struct AdamWUpdate {
     of.loss_scale = call.step().loss_scale;
     return of;
   }
-  static Bf16Moments bf16_moments(const KernelCall& call) {
-    return {call.write<Bfloat16>(1), call.write<Bfloat16>(2), call.random()};
-  }
-  static EightBitMoments eight_bit_moments(const KernelCall& call) {
-    return {call.write<std::uint8_t>(1), call.write<std::uint8_t>(2), call.write<float>(3 + halves),
-            call.write<float>(4 + halves)};
-  }
 };
+
+static_assert(most_joint_updates <= most_updates);
+void launch_updates(std::span<const LaunchArguments> updates) {
+  thread_local std::vector<KernelCall> calls;  // so that a step allocates nothing
+  calls.clear();
+  for (const LaunchArguments& update : updates) calls.emplace_back(update);
+  with_work_type(calls.front(), [](auto zero) { AdamWUpdates<decltype(zero)>::run(calls); });
+}
+
+void launch_update(const LaunchArguments& update) { launch_updates({&update, 1}); }
 
 }  // namespace
 
 void add_update_kernels(LaunchTable& table) {
   table.add("square_sum", launch_adapter<SquareSum>);
+  table.add("square_sums", launch_adapter<SquareSums>);
   table.add("clip", launch_clip);
   table.add("norm_part", launch_norm_part);
-  table.add("adamw", launch_adapter<AdamWUpdate>);
+  table.add("adamw", launch_update);
+  table.add_joint("adamw", launch_updates);
 }
 
 void add_kernels(LaunchTable& table) {

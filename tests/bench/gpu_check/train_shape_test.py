@@ -47,7 +47,7 @@ class Profiles(unittest.TestCase):
                 rows = list(csv.DictReader(file))
         found = {item["kind"]: item for item in map(json.loads, done.stdout.splitlines())}
         computed = [row for row in rows if row["lane"] == "compute"]
-        self.assertEqual(sum(of["launches"] for of in found["kernels"]["kernels"].values()), len(computed))
+        self.assertEqual(sum(of["ops"] for of in found["kernels"]["kernels"].values()), len(computed))
         for lane, seconds in found["lanes"]["busy_seconds"].items():
             of_lane = [float(row["end"]) - float(row["begin"]) for row in rows if row["lane"] == lane]
             self.assertAlmostEqual(sum(of_lane) / 1e6, seconds, delta=1e-7 * len(of_lane))

@@ -145,6 +145,25 @@ TEST_F(CudaOptimizer, SumsSquaresInF64) {
   }
 }
 
+// As the CPU, and with the bits of a launch for each array; more arrays than one launch takes.
+TEST_F(CudaOptimizer, SumsSquaresOfSeveralArrays) {
+  for (const DataType type : {DataType::f32, DataType::bf16, DataType::f16}) {
+    KernelCase all{"square_sums", {}, {}, {}};
+    std::vector<Output> apart;
+    for (unsigned i = 0; i < 70; ++i) {
+      const std::int64_t count = i == 3 ? 30000 : i == 66 ? 8193 : 1 + 5 * i;
+      const TestOperand x{Role::work, {count}, draws(count, i + 1)};
+      const TestOperand sum{Role::f64, {}, {}, 1e-14};
+      all.reads.push_back(x);
+      all.writes.push_back(sum);
+      apart.push_back(run_cuda({"square_sum", {}, {x}, {sum}}, type)[0]);
+    }
+    EXPECT_EQ(run_cuda(all, type), apart) << to_string(type);
+    EXPECT_EQ(run_cuda(all, type, 1), apart) << to_string(type) << ", unaligned";
+    expect_right(all);
+  }
+}
+
 // Positive, and so far apart that few orders of additions have the same bits.
 std::vector<double> spread_draws(std::int64_t count, unsigned seed) {
   std::vector<double> values = draws(count, seed);
