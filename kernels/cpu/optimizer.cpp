@@ -65,7 +65,7 @@ double square_sum(std::int64_t count, const T* x) {
 
 // Small pieces share a chunk; square_sum itself is parallel for a large piece.
 template <class T>
-void square_sums(std::int64_t count, const T* x, std::int64_t pieces, std::int64_t piece, double* sums) {
+void square_sum(std::int64_t count, const T* x, std::int64_t pieces, std::int64_t piece, double* sums) {
   const std::int64_t together = std::max<std::int64_t>(1, smallest_chunk / std::max<std::int64_t>(1, piece));
   parallel_for(pieces, together, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t p = begin; p < end; ++p) {
@@ -91,9 +91,9 @@ template double square_sum(std::int64_t, const float*);
 template double square_sum(std::int64_t, const double*);
 template double square_sum(std::int64_t, const Bfloat16*);
 template double square_sum(std::int64_t, const Float16*);
-template void square_sums(std::int64_t, const float*, std::int64_t, std::int64_t, double*);
-template void square_sums(std::int64_t, const double*, std::int64_t, std::int64_t, double*);
-template void square_sums(std::int64_t, const Bfloat16*, std::int64_t, std::int64_t, double*);
-template void square_sums(std::int64_t, const Float16*, std::int64_t, std::int64_t, double*);
+template void square_sum(std::int64_t, const float*, std::int64_t, std::int64_t, double*);
+template void square_sum(std::int64_t, const double*, std::int64_t, std::int64_t, double*);
+template void square_sum(std::int64_t, const Bfloat16*, std::int64_t, std::int64_t, double*);
+template void square_sum(std::int64_t, const Float16*, std::int64_t, std::int64_t, double*);
 
 }  // namespace stowage::cpu

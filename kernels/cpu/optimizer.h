@@ -18,7 +18,7 @@ double square_sum(std::int64_t count, const T* x);
 // sums[p], p < pieces: square_sum of the elements [p * piece, (p + 1) * piece) below `count`; 0 if there
 // are none.
 template <class T>
-void square_sums(std::int64_t count, const T* x, std::int64_t pieces, std::int64_t piece, double* sums);
+void square_sum(std::int64_t count, const T* x, std::int64_t pieces, std::int64_t piece, double* sums);
 
 // Returns the sum of all elements of `sums`, arrays of `pieces` elements, a power of two. For each p,
 // elements p are added up in the order of `sums`; then these totals in a balanced tree of adjacent

@@ -17,7 +17,7 @@ struct SquareSum {
   static void run(const KernelCall& call) {
     call.expect(1, 1, 1);
     const SquarePieces of = square_pieces(call);
-    square_sums(of.count, call.read<T>(0), of.pieces, of.piece, call.write<double>(0));
+    square_sum(of.count, call.read<T>(0), of.pieces, of.piece, call.write<double>(0));
   }
 };
 

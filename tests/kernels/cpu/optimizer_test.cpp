@@ -50,7 +50,7 @@ TYPED_TEST(SquareSums, ArePieceByPieceThoseOfThePieceAlone) {
       std::vector<TypeParam> x = numbers<TypeParam>(5 * piece, 1);
       std::fill(x.begin() + counted, x.end(), TypeParam(NAN));
       std::vector<double> sums = unwritten<double>(5);
-      square_sums(counted, x.data(), 5, piece, sums.data());
+      square_sum(counted, x.data(), 5, piece, sums.data());
       for (std::int64_t p = 0; p < 5; ++p) {
         const std::int64_t first = std::min(p * piece, counted), last = std::min(first + piece, counted);
         const std::vector<TypeParam> alone(x.begin() + first, x.begin() + last);
@@ -67,7 +67,7 @@ struct SquareSumsCase {
   template <class T>
   std::vector<double> run() const {
     std::vector<double> sums = unwritten<double>(1 + count / piece);
-    square_sums(count, numbers<float>(count, 1).data(), 1 + count / piece, piece, sums.data());
+    square_sum(count, numbers<float>(count, 1).data(), 1 + count / piece, piece, sums.data());
     return sums;
   }
 };
