@@ -85,7 +85,8 @@ SMALL_CPU = [Case("small", layers=2, width=64, heads=2, batch=4, sequence=64, vo
 # Everybody's names, those first whose comparison is worth most if time runs out.
 PEERS = ["stowage", "fsdp2", "checkpointing", "pytorch", "zero3", "zero2", "gemini", "gemini-fp16"]
 NAMED_PEERS = ["pytorch-compiled", "zero3-super", "zero3-super-clipless", "zero3-ratio"]  # where a word names them
-WHOLE_PEERS = ["stowage", "pytorch", "pytorch-compiled"]
+LLM_C = "llm.c"  # a peer where there is a program of it; it starts from weights of its own
+WHOLE_PEERS = ["stowage", "pytorch", "pytorch-compiled", LLM_C]
 CPU_PEERS = ["stowage", "pytorch", "stowage-fifth"]
 # SuperOffload refuses every device but CUDA's.
 SMALL_CPU_PEERS = [
@@ -127,14 +128,16 @@ def jobs_on_cpu(cases, peers, rounds):
     return [Job(case, peer, turn + 1) for case in cases for turn in range(rounds) for peer in peers]
 
 
-def all_jobs(device, small, long, rounds=2):
+def all_jobs(device, small, long, rounds=2, llm_c=False):
+    """`llm_c`: whether there is a program of llm.c."""
+    on_card = jobs_on_card(SMALL_CARD, SMALL_WHOLE_CARD)
+    if device == "cuda" and not small:
+        on_card = jobs_on_card(CARD + (LONG if long else []), WHOLE_CARD)
+    on_card = [job for job in on_card if llm_c or job.peer != LLM_C]
     if device == "cuda":
-        if small:
-            return jobs_on_card(SMALL_CARD, SMALL_WHOLE_CARD)
-        return jobs_on_card(CARD + (LONG if long else []), WHOLE_CARD)
-    measured = jobs_on_cpu(SMALL_CPU, SMALL_CPU_PEERS, 1) if small else jobs_on_cpu(CPU, CPU_PEERS, rounds)
-    # Those for a card get as far as their first device call.
-    return measured + jobs_on_card(SMALL_CARD, SMALL_WHOLE_CARD)
+        return on_card
+    # Jobs for a card get as far as their first device call.
+    return (jobs_on_cpu(SMALL_CPU, SMALL_CPU_PEERS, 1) if small else jobs_on_cpu(CPU, CPU_PEERS, rounds)) + on_card
 
 
 def chosen(jobs, words):

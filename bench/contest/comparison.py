@@ -2,7 +2,7 @@
 
 import statistics
 
-from cases import LEAST_COUNTED, LOSS_STEP, WARM_UP
+from cases import LEAST_COUNTED, LLM_C, LOSS_STEP, WARM_UP
 from outcome import SKIPPED
 
 GIB = 1 << 30
@@ -51,7 +51,7 @@ def best_peer(results):
 
 def losses_apart(results):
     """For each peer that ran, the largest difference of a step's loss from our longest run's in the same case, and the
-    first step's, relative to ours: {"case", "round", "peer", "steps", "apart", "first_apart"}."""
+    first step's, relative to ours: {"case", "round", "peer", "steps", "apart", "first_apart"}. llm.c has other weights."""
     ours = {}
     for r in results:
         if r["peer"] == "stowage" and len(r.get("losses", [])) > len(ours.get(r["case"], [])):
@@ -59,7 +59,7 @@ def losses_apart(results):
     found = []
     for r in results:
         pairs = list(zip(ours.get(r["case"], []), r.get("losses", [])))
-        if pairs and r["peer"] != "stowage":
+        if pairs and r["peer"] not in ("stowage", LLM_C):
             found.append(
                 {
                     "case": r["case"],

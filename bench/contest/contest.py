@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""contest: the same GPT trained by Stowage, PyTorch, FSDP2, DeepSpeed and ColossalAI, in the same memory.
+"""contest: the same GPT trained by Stowage, PyTorch, FSDP2, DeepSpeed, ColossalAI and llm.c, in the same memory.
 
     python3 contest.py --programs PREFIX --output FOLDER
 
@@ -52,6 +52,9 @@ def arguments():
         default=os.environ.get("CONTEST_ONLY", ""),
         metavar="CASE,PEER,…",
         help="these alone; some cases and peers run only so (default: what CONTEST_ONLY in the environment says)",
+    )
+    parser.add_argument(
+        "--llm-c", metavar="PROGRAM", help="llm.c's train_gpt2cu, which then trains beside the others on the whole card"
     )
     parser.add_argument("--device", choices=["cuda", "cpu"], help="default: cuda if a card answers")
     parser.add_argument("--steps", type=int, default=cases.STEPS)
@@ -195,7 +198,8 @@ def main():
     try:
         program = train_gpt_of(given.programs)
         jobs = cases.chosen(
-            cases.all_jobs(device, given.small, given.long, given.rounds), [w for w in given.only.split(",") if w]
+            cases.all_jobs(device, given.small, given.long, given.rounds, bool(given.llm_c)),
+            [w for w in given.only.split(",") if w],
         )
         Path(given.output).mkdir(parents=True, exist_ok=True)
     except (ValueError, OSError) as error:

@@ -9,12 +9,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Callable
 
+import llm_c
 import model_file
 import outcome
 import stowage_peer
 import watch
 from ballast import SLACK, Ballast
-from cases import WHOLE, Case
+from cases import LLM_C, WHOLE, Case
 
 HERE = Path(__file__).resolve().parent
 sys.path += [str(HERE.parent), str(HERE.parent / "gpu_check")]  # of an installed tree, of the repository
@@ -83,7 +84,12 @@ class Peers:
 
     def prepare(self, job, limit, micro_batch=None):
         """`micro_batch`: the largest to try. PrepareError says why it cannot run."""
-        prepared = self.our_own(job) if job.peer.startswith("stowage") else self.of_python(job, limit, micro_batch)
+        if job.peer == LLM_C:
+            prepared = self.of_llm_c(job.case)
+        elif job.peer.startswith("stowage"):
+            prepared = self.our_own(job)
+        else:
+            prepared = self.of_python(job, limit, micro_batch)
         prepared.free = self.hold_the_rest(job.case)
         return prepared
 
@@ -175,6 +181,10 @@ class Peers:
                 }
             ]
         return found
+
+    def of_llm_c(self, case):
+        command = llm_c.command(self.given.llm_c, case, self.files_of(case), self.given.steps)
+        return Prepared(command, surroundings(), lambda done: llm_c.events(case, done, self.given.steps))
 
     def of_python(self, job, limit, micro_batch):
         environment = dict(TORCH_ENVIRONMENT)

@@ -82,6 +82,11 @@ class Jobs(unittest.TestCase):
         self.assertEqual(self.named_by("1.56B,124M-whole")[:4], [*whole, ("1.56B", "stowage")])
         self.assertNotIn("124M-whole", {case for case, _ in self.named_by("stowage,pytorch")})
 
+    def test_llm_c_runs_on_the_whole_card_where_there_is_a_program(self):
+        for llm_c, peers in ((True, cases.WHOLE_PEERS), (False, cases.WHOLE_PEERS[:-1])):
+            jobs = cases.chosen(cases.all_jobs("cuda", False, False, llm_c=llm_c), ["124M-whole"])
+            self.assertEqual([job.peer for job in jobs], peers)
+
     def test_some_peers_run_where_they_are_named(self):
         self.assertEqual(
             self.named_by("1.56B,zero3-super,zero3-ratio,stowage"),
@@ -91,7 +96,7 @@ class Jobs(unittest.TestCase):
 
     def test_a_peer_that_compiles_has_twice_the_time(self):
         case = cases.WHOLE_CARD[0]
-        self.assertEqual([cases.Job(case, peer).seconds(60) for peer in cases.WHOLE_PEERS], [60, 60, 120])
+        self.assertEqual([cases.Job(case, peer).seconds(60) for peer in cases.WHOLE_PEERS], [60, 60, 120, 60])
 
     def test_the_whole_card_is_no_number_of_bytes(self):
         self.assertEqual([case.memory for case in (*cases.WHOLE_CARD, *cases.CPU)], [None, None])

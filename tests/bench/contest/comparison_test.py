@@ -55,6 +55,11 @@ class Comparison(unittest.TestCase):
             [{"case": "c", "round": 1, "peer": "pytorch", "steps": 2, "apart": 0.5, "first_apart": 0.1}],
         )
 
+    def test_losses_from_other_weights_are_not_compared(self):
+        found = [result(steps(), "stowage"), result(steps(off=0.5), cases.LLM_C)]
+        self.assertEqual(comparison.losses_apart(found), [])
+        self.assertIn("1.00 times", next(iter(comparison.comparison(found))))
+
     def test_a_rate_of_few_steps_is_shown_and_not_compared(self):
         few = [result(steps([1, 1, 0.25, 0.25]), "stowage"), *self.results[1:2]]
         self.assertEqual(list(comparison.comparison(few)), [])

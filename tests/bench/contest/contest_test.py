@@ -33,6 +33,18 @@ if [ $device = cuda ]; then echo "train_gpt: --device: no card" >&2; exit 2; fi
 echo '{"device_peak_bytes": 5000, "pinned_bytes": 1, "host_bytes": 2, "h2d_bytes": 3, "d2h_bytes": 4, "predicted_step_seconds": 5, "lower_bound_seconds": 6}' >$plan
 for i in 1 2 3 4 5; do echo '{"step": '$i', "loss": 5.'$i', "tokens_per_second": '$([ $memory = 1000 ] && echo 256 || echo 1024)', "device_peak_bytes": 9}' >>$log; done
 """
+# In the place of llm.c's train_gpt2cu: reads the shard that it is given, and prints a table, then steps.
+FAKE_LLM_C = """#!/usr/bin/env python3
+import array, sys
+given = dict(zip(sys.argv[1::2], sys.argv[2::2]))
+data = open(given["-i"], "rb").read()
+magic, version, count = array.array("i", data[:12])
+assert (magic, version, count, len(data)) == (20240520, 1, int(given["-d"]) + 1, 1024 + 2 * count)
+assert int(given["-b"]) * int(given["-t"]) == int(given["-d"]) and given["-e"] == "d2" and given["-a"] == "1"
+print("| max_steps             | " + given["-x"] + " |")
+for step in range(1, int(given["-x"]) + 1):
+    print(f"step {step:4d}/{given['-x']} | loss 10.97{step:02d}42 (+nanz)| norm 15.4000 (+nanz)| lr 3.00e-05 | 120.50 ms | 58.1% bf16 MFU | 543210 tok/s")
+"""
 
 
 def script(path, text):
@@ -134,6 +146,22 @@ class Whole(unittest.TestCase):
         for option, value in (("--device", "cuda"), ("--device-memory", "unlimited"), ("--policy", "none")):
             self.assertEqual(command[command.index(option) + 1], value)
         self.assertNotIn("--host-memory", command)
+
+    def test_llm_c_trains_on_the_same_batch(self):
+        program = script(self.root / "train_gpt2cu", FAKE_LLM_C)
+        self.contest("--only", "small-whole,stowage,llm.c", "--llm-c", program)
+        _, results = self.results()
+        found = results["small-whole", "llm.c"]
+        self.assertEqual((found["status"], len(found["losses"]), found["micro_batch"]), ("ran", 24, 4), found)
+        self.assertAlmostEqual(found["tokens_per_second"], 256 / 0.1205)
+        self.assertEqual(found["losses"][4], 10.970542)
+
+    def test_llm_c_that_is_not_there_costs_nobody_else(self):
+        done = self.contest("--only", "small-whole,llm.c,pytorch", "--llm-c", self.root / "nothing")
+        _, results = self.results()
+        self.assertEqual(results["small-whole", "pytorch"]["status"], "ran", done.stderr)
+        self.assertEqual(results["small-whole", "llm.c"]["status"], "failed")
+        self.assertIn("No such file", results["small-whole", "llm.c"]["why"])
 
     def test_without_a_card_ours_says_how_far_it_came(self):
         self.contest("--only", "small-card,stowage")
