@@ -17,6 +17,7 @@ class Context:
     small: bool
     folder: Path  # for what outlives the run
     host_bytes: int  # budget of every plan
+    llm_c: str | None = None  # llm.c's program, which the contest runs
     tried_calibration: bool = False  # for want of a machine file
 
     @property

@@ -4,6 +4,7 @@ import math
 import statistics
 
 START_UP = 2  # steps that no time is taken from
+BILLIONS = ("6.7b", "6.7b-doubled", "6.7b-8bit")  # stages that train 6.7 billion parameters in 22 GiB
 
 
 def get(data, *keys):
@@ -63,7 +64,7 @@ def all_runs(stages):
     for which in ("bucketed", "per_tensor", "bucketed_again", "per_tensor_again"):
         if get(stages, "large", which):
             yield f"large {which}", stages["large"][which]
-    for name in ("6.7b", "6.7b-doubled"):
+    for name in BILLIONS:
         if get(stages, name, "offloaded"):
             yield name, stages[name]["offloaded"]
     if get(stages, "6.7b", "doubled"):  # a record of 2026-11-27 has both in one stage

@@ -40,13 +40,14 @@ def arguments():
     parser.add_argument("--output", metavar="FOLDER", help="folder to write to")
     parser.add_argument("--only", metavar="STAGE,…", default="", help=f"of {', '.join(STAGES)} (default: all, in this order)")
     parser.add_argument("--skip", metavar="STAGE,…", default="", help="leave these out")
-    parser.add_argument("--lease", choices=LEASES, help="the stages, and the seconds, of a card that is lent for 15 minutes; again: what "
+    parser.add_argument("--lease", choices=LEASES, help="the stages, and the seconds, of a card that is lent for 15 minutes; again: also what "
                         "failed in --output")
-    parser.add_argument("--list", action="store_true", help="print the stages and the seconds that they took on cards, and run nothing")
+    parser.add_argument("--list", action="store_true", help="print the stages and the seconds that they took on cards or should take, and run nothing")
     parser.add_argument("--budget-seconds", type=float, metavar="N",
                         help="end everything after so long (default: the lease's seconds, else 560)")
     parser.add_argument("--host-memory", type=gib, metavar="GIB",
                         help="host budget of every plan (default: three quarters of what is available at the start)")
+    parser.add_argument("--llm-c", metavar="PROGRAM", help="llm.c's train_gpt2cu, which the stage whole then runs beside Stowage")
     parser.add_argument("--device", default="cuda", help="cuda, cuda:N or simulated (default: cuda)")
     parser.add_argument("--small", action="store_true", help="tiny models and a quick calibration: a test of this program")
     parser.add_argument("--judge", metavar="FOLDER", nargs="+", help="judge all that earlier runs wrote, and run nothing")
@@ -68,15 +69,14 @@ def arguments():
 
 
 def stages_of(lease, folder):
-    """In the lease's order. Throws ValueError where nothing failed."""
+    """In the lease's order; for `again`, the stages that failed in `folder` come first."""
+    stages = LEASES[lease][1]
     if lease != "again":
-        return list(LEASES[lease][1])
+        return list(stages)
     found = results_of([folder])
     failed = {v["name"] for v in judge(found) if v["status"] == "fail"}
-    stages = [stage for stage in STAGES if any(line.name in failed and stage in line.stages for line in LINES) and stage in found["asked"]]
-    if not stages:
-        raise ValueError(f"nothing failed in {folder}")
-    return stages
+    return list(dict.fromkeys([*(stage for stage in STAGES if stage in found["asked"] and any(
+        line.name in failed and stage in line.stages for line in LINES)), *stages]))
 
 
 def card_description():
@@ -137,7 +137,7 @@ def check(given):
         runner.say("\n".join(f"{key:<14}{described[key]}" for key in ("command", "commit", "started", "nvidia_smi", "host",
                                                                      "host_memory", "cudnn")))
         context = Context(programs, runner, given.device, SMALL if given.small else CARD, given.small, folder,
-                          described["host_memory"]["budget_bytes"])
+                          described["host_memory"]["budget_bytes"], given.llm_c)
         run_stages(context, given.stages, record)
         found = results_of([folder])
         found["runs"][-1]["seconds"] = time.monotonic() - begin

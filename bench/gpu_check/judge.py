@@ -5,6 +5,7 @@ from typing import Callable
 
 import judge_programs
 import judge_training
+from facts import BILLIONS
 from judge_training import LEAST_LINK_SHARE, LEAST_UTILISATION, MOST_SLOWDOWN, held
 
 MOST_SECONDS = 600  # of one command
@@ -23,6 +24,10 @@ def slowdown_line(model):
                 judge_training.slowdown(model))
 
 
+def contest_line(name, stage):
+    return Line(name, (stage,), judge_programs.contest(stage))
+
+
 LINES = [
     Line("every program loads and a first step runs", ("smoke",), judge_programs.smoke),
     Line("calibration wrote the machine's file", ("calibrate",), judge_training.calibration),
@@ -30,7 +35,7 @@ LINES = [
     Line("conformance and kernel tests pass", ("tests",), judge_programs.tests),
     Line("losses of 20 steps bit-identical, unlimited and in four budgets", ("bits", "gpt2", "bert"),
          judge_training.same_bits, all_needed=False),
-    Line("planned peak and the driver's account stay under the budget", ("bits", "gpt2", "bert", "large", "6.7b", "6.7b-doubled"),
+    Line("planned peak and the driver's account stay under the budget", ("bits", "gpt2", "bert", "large", *BILLIONS),
          judge_training.memory, all_needed=False),
     Line(f"un-offloaded GPT-2 124M at {LEAST_UTILISATION:.0%} of the measured GEMM rate", ("calibrate", "gpt2"),
          judge_training.enough_utilisation),
@@ -38,13 +43,15 @@ LINES = [
     slowdown_line("bert"),
     Line(f"buckets move at {LEAST_LINK_SHARE:.0%} of the calibrated link", ("calibrate", "large"), judge_training.buckets),
     Line("a model trains in a budget that it does not fit without offload", ("large",), judge_training.large),
-    Line("6.7 billion parameters train in 22 GiB", ("6.7b", "6.7b-doubled"), judge_training.billions, all_needed=False),
+    Line("6.7 billion parameters train in 22 GiB", BILLIONS, judge_training.billions, all_needed=False),
     Line("6.7 billion parameters train all on the card", ("6.7b", "6.7b-whole"), judge_training.billions_whole, all_needed=False),
     Line("single operations were timed", ("slices", "allocator", "products"), judge_programs.timed, all_needed=False),
     Line("train_gpt gives the same losses in a smaller budget", ("trainer",), judge_training.trainer),
     Line("a PyTorch program under stowage run has the same losses", ("interposer",), judge_programs.interposer),
     Line("PyTorch has the same losses with the pluggable allocator", ("pluggable",), judge_programs.pluggable),
-    Line("other systems beside it", ("contest",), judge_programs.contest),
+    contest_line("other systems on the whole card", "whole"),
+    contest_line("DeepSpeed's ZeRO-3 beside it", "zero3"),
+    contest_line("other systems beside it", "contest"),
     Line("the tests under compute-sanitizer", ("sanitizer",), judge_programs.sanitizer),
 ]
 

@@ -118,8 +118,11 @@ def pluggable(results):
     return with_faults(f"peaks by NVML: {peaks}; {step_times(runs)}", faults)
 
 
-def contest(results):
-    found = results["stages"]["contest"]
+def contest(stage):
+    return lambda results: contest_verdict(results["stages"][stage])
+
+
+def contest_verdict(found):
     if not found["result"]:
         return held(False, f"code {found['code']}: {found['errors']}")
     ran = found["result"].get("results", [])
@@ -127,13 +130,13 @@ def contest(results):
     faults = [] if found["code"] == 0 else [f"code {found['code']}: {found['errors']}"]
     if not ours:
         faults.append("Stowage is not among the results")
-    faults += [f"{r['case']} {r['peer']} has no speed: {r['status']}, {r['why']}" for r in ours
-               if not r.get("tokens_per_second")]
+    slow = [r for r in ran if not r.get("tokens_per_second")]
+    faults += [f"{r['case']} {r['peer']} has no speed: {r['status']}, {r['why']}" for r in slow if r in ours]
     faults += [f"{r['case']} {r['peer']} took {r['bytes_above']} bytes more than its case has" for r in ran
                if r.get("bytes_above")]
     apart = get(found["result"], "summary", "losses_apart") or []
     faults += [f"{a['case']} {a['peer']}: the first loss is {a['first_apart']:.1e} of Stowage's away" for a in apart
                if not a["first_apart"] <= MOST_FIRST_LOSS_APART]
-    fast = [r for r in ran if r.get("tokens_per_second")]
+    peers = "".join(f"; no speed of {r['case']} {r['peer']}: {r['status']}, {r['why'][:120]}" for r in slow if r not in ours)
     most = max((a["apart"] for a in apart), default=0)
-    return with_faults(f"{len(fast)} of {len(ran)} processes with a speed; all losses within {most:.1e}", faults)
+    return with_faults(f"{len(ran) - len(slow)} of {len(ran)} processes with a speed; all losses within {most:.1e}{peers}", faults)

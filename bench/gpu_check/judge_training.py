@@ -1,6 +1,6 @@
 """Verdicts on what was trained. Each takes results and returns (status, detail)."""
 
-from facts import all_runs, attention_of, bits_of, finite_losses, get, link_shares, step_seconds, utilisation
+from facts import BILLIONS, all_runs, attention_of, bits_of, finite_losses, get, link_shares, step_seconds, utilisation
 
 LEAST_UTILISATION = 0.40
 MOST_SLOWDOWN = 1.15
@@ -147,7 +147,7 @@ def large(results):
 
 
 def billions(results):
-    asked = [name for name in ("6.7b", "6.7b-doubled") if name in results["asked"]]
+    asked = [name for name in BILLIONS if name in results["asked"]]
     found = {name: get(results, "stages", name) or {} for name in asked}
     faults = [f"{name} did not train" for name, of in found.items()
               if get(of, "offloaded", "code") != 0 or not finite_losses(of.get("offloaded") or {})]

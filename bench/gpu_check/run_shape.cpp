@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "bench/gpu_check/copy_replay.h"
 #include "bench/gpu_check/step_profile.h"
@@ -20,7 +21,9 @@
 #include "stowage/engine.h"
 #include "stowage/error.h"
 #include "stowage/plan.h"
+#include "tools/calibrate/host_probe.h"
 #include "tools/calibrate/step_probe.h"
+#include "tools/calibrate/stopwatch.h"
 
 namespace stowage::bench {
 namespace {
@@ -43,7 +46,8 @@ Json shape_json(const Shape& shape) {
           {"sequence", shape.sequence},
           {"batch", shape.batch},
           {"head_tokens", shape.head_tokens ? Json(*shape.head_tokens) : Json("auto")},
-          {"type", to_string(shape.type)}};
+          {"type", to_string(shape.type)},
+          {"moments", to_string(shape.moments)}};
 }
 
 std::uint64_t parameters_of(const Graph& graph) {
@@ -227,6 +231,17 @@ Json make_steps(const RunOptions& options, const ShapedModel& model, const Plan&
       {"start", start_seconds}, {"pin", place.device->counters().pinning_seconds}, {"steps", step_seconds}};
 }
 
+// Returns the bytes per second that AdamW moves in host memory, by the median of five updates after a first
+// one that does not count. Uses as many threads as the steps' updates.
+double host_rate(std::int64_t elements) {
+  constexpr int repetitions = 5;
+  HostUpdate update(elements);
+  update.seconds();
+  std::vector<double> times;
+  for (int i = 0; i < repetitions; ++i) times.push_back(update.seconds());
+  return update.bytes() / median(std::move(times));
+}
+
 }  // namespace
 
 int run(const RunOptions& options, const Print& print) {
@@ -254,10 +269,16 @@ int run(const RunOptions& options, const Print& print) {
   print(setup.dump());
   if (options.plan_only) return 0;
   open_simulated(options, place);
-  const Json seconds = make_steps(options, model, plan, place, print);
+  Json end = {{"kind", "end"}};
+  const auto time_host = [&] {
+    if (options.host_elements > 0) end["host_bytes_per_second"].push_back(host_rate(options.host_elements));
+  };
+  time_host();
+  end["seconds"] = make_steps(options, model, plan, place, print);
+  time_host();
   if (options.profile_steps > 0) profile_steps(options, model, plan, place, print, timeline);
   if (options.replay_copies) print(copies_json(model.graph, plan, *place.device).dump());
-  print(Json{{"kind", "end"}, {"seconds", seconds}}.dump());
+  print(end.dump());
   return 0;
 }
 

@@ -21,6 +21,7 @@ struct RunOptions {
   PlanOptions plan;
   std::uint64_t steps = 3;
   std::uint64_t seed = 1;
+  std::int64_t host_elements = 0;  // of an AdamW that times the host around the steps; 0: does not
   bool plan_only = false;
   bool replay_copies = false;
   std::uint64_t profile_steps = 0;  // steps repeated with a timeline; the last one's is printed; 0: none
@@ -31,9 +32,10 @@ struct RunOptions {
 // for each step; "attention" (launches by method and refusals, as in AttentionUse); "kernels" and "lanes"
 // (step_profile.h) if steps are profiled; "copies" if copies are replayed; "end". With `plan_only` "setup" is
 // the only object. "setup" has the wall seconds of opening the device and of planning; "end" has the wall
-// seconds of the engine's start (pinned memory and the arena) and of the steps. Doubles are written to the
-// last bit, and losses also as bits. Returns 0, or 3 if no plan fits. Throws as the planner, the engine and
-// the device do.
+// seconds of the engine's start (pinned memory and the arena) and of the steps, and with `host_elements` the
+// bytes per second that AdamW moved in host memory before the engine's start and after its end. Doubles are
+// written to the last bit, and losses also as bits. Returns 0, or 3 if no plan fits. Throws as the planner,
+// the engine and the device do.
 int run(const RunOptions& options, const std::function<void(const std::string& line)>& print);
 
 }  // namespace stowage::bench

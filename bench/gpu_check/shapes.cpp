@@ -27,7 +27,7 @@ ShapedModel build(const Shape& shape) {
                                                   .batch = shape.batch,
                                                   .head_tokens = shape.head_tokens,
                                                   .epsilon = family->defaults.epsilon});
-  return {made.tokens, made.targets, builder.finish(made.loss, AdamW{})};
+  return {made.tokens, made.targets, builder.finish(made.loss, AdamW{.moments = shape.moments})};
 }
 
 double model_flops(const Shape& shape) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "stowage/graph_builder.h"
+#include "stowage/moments.h"
 
 namespace stowage::bench {
 
@@ -20,6 +21,7 @@ struct Shape {
   std::int64_t batch = 4;
   std::optional<std::int64_t> head_tokens;  // tokens whose logits exist at once; nullopt: the model's default
   DataType type = DataType::f32;
+  Moments moments = Moments::f32;
 
   std::int64_t tokens() const { return batch * sequence; }
 };

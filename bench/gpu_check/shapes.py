@@ -20,6 +20,9 @@ CARD = {
     "large": shape("gpt", 36, 1280, 20, 50304, 1024, 8, "bf16"),
     "6.7b": shape("gpt", 32, 4096, 32, 50304, 1024, 8, "bf16"),
     "6.7b_budget": 22 << 30,
+    "host_elements": 64 << 20,  # of the update that measures the host's rate: more than caches hold
+    "whole": "124M-whole",  # cases of the contest
+    "zero3": "1.56B",
     "torch": ["--layers", 12, "--width", 1024, "--heads", 16, "--vocabulary", 8192, "--sequence", 256, "--batch", 8,
               "--steps", 8],
 }
@@ -34,6 +37,9 @@ SMALL = {
     "large_steps": 3,
     "large": shape("gpt", 3, 128, 2, 256, 32, 2, "f32"),
     "6.7b": shape("gpt", 3, 128, 2, 256, 32, 4, "f32"),
+    "host_elements": 1 << 16,
+    "whole": "small-whole",
+    "zero3": "small-card",
     "overhead_beside": True,  # a card's context alone is larger than such models
     "most_bucket_bytes": 1 << 17,  # else one bucket would hold the whole model
     "torch": ["--layers", 2, "--width", 64, "--heads", 2, "--vocabulary", 256, "--sequence", 32, "--batch", 4, "--steps", 4],

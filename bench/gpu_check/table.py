@@ -5,7 +5,7 @@ import statistics
 from facts import START_UP, all_runs, attention_of, get, link_shares, predicted_seconds, step_seconds, utilisation
 
 HEADER = ["run", "need MiB", "budget", "peak", "driver", "step ms", "tokens/s", "MFU", "of bound", "predicted", "stall",
-          "in MiB", "out MiB"]
+          "in MiB", "out MiB", "host GB/s"]
 
 
 def run_summary(run, machine):
@@ -24,6 +24,7 @@ def run_summary(run, machine):
             "predicted_over_measured": predicted / seconds if seconds and predicted else None,
             "stall_fraction": statistics.median(stalls) if stalls else None,
             "h2d_bytes": plan.get("h2d_bytes"), "d2h_bytes": plan.get("d2h_bytes"), "attention": attention_of(run),
+            "host_bytes_per_second": get(run, "end", "host_bytes_per_second"),  # before and after the steps
             "seconds": {**(setup.get("seconds") or {}), **(get(run, "end", "seconds") or {})}}
 
 
@@ -52,7 +53,8 @@ def run_row(name, of):
             number("driver_bytes", "{:.1f}", 2**-20), number("step_seconds", "{:.1f}", 1e3),
             number("tokens_per_second", "{:.0f}"), percent(of["model_flop_utilisation"]),
             percent(of["share_of_lower_bound"]), percent(ahead), percent(of["stall_fraction"]),
-            size(of["h2d_bytes"] or 0), size(of["d2h_bytes"] or 0)]
+            size(of["h2d_bytes"] or 0), size(of["d2h_bytes"] or 0),
+            ", ".join(f"{rate / 1e9:.1f}" for rate in of["host_bytes_per_second"] or []) or "-"]
 
 
 def aligned(rows):

@@ -14,6 +14,7 @@ LIMIT = 0.75  # of what the program takes without one
 ALLOCATORS = {"native": "", "expandable": "expandable_segments:True", "cudaMallocAsync": "backend:cudaMallocAsync",
               "stowage": ""}
 IMPORT_SECONDS = 180  # for torch's gigabytes, on a disk that has not been read yet
+ZERO3_SECONDS = 80  # of a process: the peers of that stage begin in 25 to 45 and take 3 a step
 CONTEST_MARGIN = 40  # seconds that contest.py has beside its budget, to end its last process and to write
 ASK = "import torch; print(torch.cuda.is_available(), torch.__version__)"
 
@@ -97,25 +98,48 @@ def pluggable(context):
     return runs
 
 
+def whole(context):
+    """GPT-2 124M on the whole card: Stowage, PyTorch, PyTorch compiled, and llm.c where there is a program of it. The contest names the peers
+    that cannot run."""
+    given = ["--llm-c", context.llm_c] if context.llm_c else []
+    return contest_of(context, "whole", "--only", context.sizes["whole"], *given)
+
+
+def zero3(context):
+    """1.56 billion parameters in 12 GiB: Stowage, DeepSpeed's ZeRO-3 with `super_offload`, and with `ratio`."""
+    if reason := no_torch(context):
+        return {"skipped": reason}
+    words = f"{context.sizes['zero3']},stowage,zero3-super,zero3-ratio"
+    return contest_of(context, "zero3", "--only", words, "--process-seconds", ZERO3_SECONDS)
+
+
 def contest(context):
-    """Other systems on the same models, by a program of its own."""
+    """Every peer in two cases, as far as the time goes."""
+    if reason := no_torch(context):
+        return {"skipped": reason}
+    return contest_of(context, "contest")
+
+
+def contest_of(context, name, *arguments):
+    """Other systems on the same models, by a program of its own, which writes to the folder `name`."""
     script = context.programs.checks / "contest" / "contest.py"
     if not script.is_file():
         return {"skipped": "contest/contest.py is not in this tree"}
-    if context.card and context.device not in ("cuda", "cuda:0"):
+    if not context.card:
+        return {"skipped": "there is no card"}
+    if context.device not in ("cuda", "cuda:0"):
         return {"skipped": f"it measures the first card alone: set CUDA_VISIBLE_DEVICES instead of --device {context.device}"}
-    if reason := no_torch(context):
-        return {"skipped": reason}
-    folder = context.folder / "contest"
+    folder = context.folder / name
     (folder / "contest.json").unlink(missing_ok=True)  # of an earlier run
     context.memory_arguments()  # calibrates first: Stowage's processes would, each within its own minute
     seconds = max(0, int(context.runner.left() - CONTEST_MARGIN))
     command = [sys.executable, script, "--programs", context.programs.prefix, "--output", folder, "--budget-seconds", seconds,
-               "--host-memory", context.host_bytes / (1 << 30)]
+               "--device", "cuda", "--host-memory", context.host_bytes / (1 << 30), *arguments]
     if context.machine.is_file():
         command += ["--machine", context.machine]
+    command += ["--small"] if context.small else []
     done = context.runner.run(command, seconds + CONTEST_MARGIN - 10, surrounded=False)
     context.runner.say(done["output"].rstrip())
-    found = Path(folder) / "contest.json"
+    found = folder / "contest.json"
     return {"code": done["code"], "errors": done["errors"].strip()[-2000:],
             "result": json.loads(found.read_text(encoding="utf-8")) if found.is_file() else None}

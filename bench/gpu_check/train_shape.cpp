@@ -6,14 +6,15 @@
 
 #include "bench/gpu_check/run_shape.h"
 #include "stowage/error.h"
+#include "stowage/moments.h"
 
 namespace {
 
 using stowage::bench::RunOptions;
 
 struct Words {
-  std::string type = "f32", memory = "unlimited", host_memory = "unlimited", bucket = "auto", policy = "auto",
-              link = "8GB";
+  std::string type = "f32", moments = "f32", memory = "unlimited", host_memory = "unlimited", bucket = "auto",
+              policy = "auto", link = "8GB";
 };
 
 void add_shape(CLI::App& app, stowage::bench::Shape& shape, Words& words) {
@@ -27,6 +28,8 @@ void add_shape(CLI::App& app, stowage::bench::Shape& shape, Words& words) {
   app.add_option("--batch", shape.batch)->check(size);
   app.add_option("--head-tokens", shape.head_tokens)->check(size);
   app.add_option("--type", words.type, "f32 or bf16")->check(CLI::IsMember({"f32", "bf16"}));
+  app.add_option("--moments", words.moments, "f32, bf16 or 8bit")
+      ->check(CLI::IsMember({"f32", "bf16", "8bit"}));
 }
 
 void add_run(CLI::App& app, RunOptions& options, Words& words) {
@@ -39,6 +42,9 @@ void add_run(CLI::App& app, RunOptions& options, Words& words) {
   app.add_option("--bucket-size", words.bucket, "SIZE or auto");
   app.add_option("--steps", options.steps)->check(CLI::Range(std::uint64_t{1}, std::uint64_t{100'000}));
   app.add_option("--seed", options.seed);
+  app.add_option("--host-elements", options.host_elements,
+                 "time AdamW on so many elements in host memory, before and after the steps")
+      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 32));
   app.add_flag("--replay-copies", options.replay_copies, "then time the plan's copies on an idle link");
   app.add_option("--profile-steps", options.profile_steps,
                  "make so many again, and tell where the last one's time went");
@@ -49,6 +55,7 @@ void add_run(CLI::App& app, RunOptions& options, Words& words) {
 
 void understand(const Words& words, RunOptions& options) {
   options.shape.type = words.type == "bf16" ? stowage::DataType::bf16 : stowage::DataType::f32;
+  options.shape.moments = stowage::moments_from(words.moments).value();
   if (words.memory != "unlimited") options.device_memory = stowage::parse_bytes(words.memory);
   if (words.host_memory != "unlimited") options.host_memory = stowage::parse_bytes(words.host_memory);
   if (words.bucket != "auto") options.plan.bucket_bytes = stowage::parse_bytes(words.bucket);

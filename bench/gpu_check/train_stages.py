@@ -51,14 +51,14 @@ def bert(context):
 
 def large(context):
     """A model that does not fit its budget without offload; buckets against single tensors, twice in turn, since the host's memory is not as
-    fast at all times."""
+    fast at all times. Each run measures the host's rate before and after its steps."""
     model = context.sizes["large"]
     context.memory_arguments()  # makes the machine file, which the bucket follows from
     bucket = ["--bucket-size", min(efficient_bucket(context.machine), context.sizes.get("most_bucket_bytes", 1 << 40))]
     numbers = context.numbers("large", model, *bucket)
     overhead = numbers.get("overhead_bytes", 0)
     budget = overhead + int((numbers.get("minimum_bytes", 0) - overhead) * 1.25)
-    given = ["--device-memory", budget]
+    given = ["--device-memory", budget, "--host-elements", context.sizes["host_elements"]]
     steps = ["--steps", context.sizes["large_steps"], "--profile-steps", PROFILE_STEPS]
     return {"shape": model, "budget_bytes": budget,
             "without_offload": context.train("large without offload", model, *given, "--policy", "none", "--plan-only"),
@@ -79,19 +79,23 @@ def billions_doubled(context):
     return billions_of(context, {**model, "batch": 2 * model["batch"]})
 
 
-def billions_of(context, model):
-    budget = context.sizes.get("6.7b_budget") or int(context.numbers("6.7b", model).get("minimum_bytes", 0) * 1.25)
+def billions_8bit(context):
+    """The same with 8-bit moments."""
+    return billions_of(context, context.sizes["6.7b"], "--moments", "8bit")
+
+
+def billions_of(context, model, *arguments):
+    budget = context.sizes.get("6.7b_budget") or int(context.numbers("6.7b", model, *arguments).get("minimum_bytes", 0) * 1.25)
     name = f"6.7b, {model['batch'] * model['sequence']} tokens"
     return {"shape": model, "budget_bytes": budget,
             "offloaded": context.train(name, model, "--device-memory", budget, "--steps", context.sizes["large_steps"],
-                                       "--profile-steps", 2, most_seconds=180)}
+                                       *arguments, most_seconds=180)}
 
 
 def billions_whole(context):
     """The same all on the card, where it has room: what its budget costs."""
     model = context.sizes["6.7b"]
-    steps = ["--steps", context.sizes["large_steps"], "--profile-steps", 2]
-    run = context.train("6.7b on the card", model, *steps, "--policy", "none", most_seconds=180)
+    run = context.train("6.7b on the card", model, "--steps", context.sizes["large_steps"], "--policy", "none", most_seconds=180)
     return {"shape": model, **({"no_room": run} if run["code"] == NO_ROOM else {"unlimited": run})}
 
 

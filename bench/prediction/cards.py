@@ -49,6 +49,7 @@ def plan(program, setup, machine):
     words = [program, "plan", "--gpt", f"{shape['layers']}x{shape['width']}", "--type", shape["type"], "--machine", machine, "--json"]
     for name in ("heads", "vocabulary", "sequence", "batch"):
         words += [f"--{name}", shape[name]]
+    words += ["--moments", shape.get("moments", "f32")]  # records before 2026-11-30 have f32 and do not say so
     whole = setup["plan"]["policy"] == "none"
     if setup["plan"]["bucket_bytes"] > 0:
         words += ["--bucket-size", setup["plan"]["bucket_bytes"]]

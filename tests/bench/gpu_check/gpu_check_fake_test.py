@@ -22,8 +22,11 @@ class GpuCheckOnFakes(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertEqual(results["stages"]["calibrate"]["machine"]["backend"], "cuda")
         self.assertEqual([t["name"] for t in results["stages"]["tests"] if t["passed"] == 0], [])
-        for name in ("interposer", "pluggable", "contest"):
+        for name in ("interposer", "pluggable", "zero3", "contest"):
             self.assertTrue(results["stages"][name]["skipped"])
+        ran = {r["peer"]: r for r in results["stages"]["whole"]["result"]["results"]}
+        self.assertEqual(list(ran), ["stowage", "pytorch", "pytorch-compiled"])  # the last two are not there
+        self.assertEqual(len(ran["stowage"]["losses"]), 24)
         for name in ("gpt2", "bert"):
             step = results["stages"][name]["quarter"]["steps"][-1]
             self.assertGreater(step["device_overhead_bytes"], 0)

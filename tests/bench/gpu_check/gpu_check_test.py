@@ -57,6 +57,10 @@ class GpuCheck(unittest.TestCase):
         self.assertIn('"kind":"step"', log)
         self.assertIn("train_shape --device simulated", log)
         self.assertRegex(log, r"gpt2: opened in .* s, planned in .* s, memory \(.* s of it to pin\) and weights in .* s, 3 steps in")
+        for which in ("bucketed", "per_tensor", "bucketed_again", "per_tensor_again"):
+            self.assertEqual(len(self.results["stages"]["large"][which]["end"]["host_bytes_per_second"]), 2, which)
+        for stage, moments in (("6.7b", "f32"), ("6.7b-doubled", "f32"), ("6.7b-8bit", "8bit")):
+            self.assertEqual(self.results["stages"][stage]["offloaded"]["setup"]["shape"]["moments"], moments)
         self.assertRegex(log, r"trainer smaller: .* for the device, .* to plan")
         machine = json.loads((self.output / "machine.json").read_text(encoding="utf-8"))
         self.assertEqual(machine, self.results["stages"]["calibrate"]["machine"])

@@ -28,7 +28,7 @@ class Judge(unittest.TestCase):
 
     def test_a_good_card_passes_everything(self):
         self.assertEqual(set(statuses(self.found).values()), {"pass"})
-        self.assertEqual(len(statuses(self.found)), 20)
+        self.assertEqual(len(statuses(self.found)), 22)
 
     def test_no_stage_may_be_missing(self):
         for stage in self.stages:
@@ -111,11 +111,15 @@ class Judge(unittest.TestCase):
                          lambda s: s["result"]["results"][1].update(bytes_above=1),
                          lambda s: s["result"]["summary"]["losses_apart"][0].update(first_apart=0.004),
                          lambda s: s["result"]["summary"]["losses_apart"][0].update(first_apart=float("nan"))):
-            found = copy.deepcopy(self.found)
-            break_it(found["stages"]["contest"])
-            self.assert_fails("other systems", found)
-        self.stages["contest"]["result"]["results"][1].update(stopped)  # a peer's failure is none of ours
+            for stage, words in (("contest", "other systems beside"), ("whole", "on the whole card"), ("zero3", "ZeRO-3")):
+                found = copy.deepcopy(self.found)
+                break_it(found["stages"][stage])
+                self.assert_fails(words, found)
+        self.stages["zero3"]["result"]["results"][1].update(stopped)  # a peer's failure is none of ours, and named
         self.assertEqual(set(statuses(self.found).values()), {"pass"})
+        detail = next(v["detail"] for v in judge.judge(self.found) if "ZeRO-3" in v["name"])
+        self.assertIn("1 of 2 processes with a speed", detail)
+        self.assertIn("no speed of 3.4B zero3-super: stopped, at its time limit, after 0 steps", detail)
 
     def test_a_stage_that_crashed_fails_and_no_other(self):
         for stage, lines in (("bits", 2), ("contest", 1), ("tests", 1), ("trainer", 1)):
@@ -199,7 +203,7 @@ class Judge(unittest.TestCase):
 
     def test_summary(self):
         found = table.summary(self.found)
-        self.assertEqual(len(found["runs"]), 10 + 4 + 4 + 3)
+        self.assertEqual(len(found["runs"]), 10 + 4 + 4 + 4)
         quarter = found["runs"]["gpt2 quarter"]
         self.assertAlmostEqual(quarter["share_of_lower_bound"], 0.5)
         self.assertAlmostEqual(quarter["predicted_over_measured"], 0.75)
@@ -290,10 +294,12 @@ class Judge(unittest.TestCase):
         self.stages["large"]["per_tensor"]["steps"][2]["loss_bits"] = "0" * 16
         self.assert_fails("does not fit without offload")
 
-    def test_twice_the_tokens_train_too(self):
-        self.stages["6.7b-doubled"]["offloaded"]["code"] = 1
-        found = [name for name, status in statuses(self.found).items() if status == "fail"]
-        self.assertIn("6.7 billion parameters train in 22 GiB", found)
+    def test_twice_the_tokens_and_8_bit_moments_train_too(self):
+        for stage in ("6.7b-doubled", "6.7b-8bit"):
+            found = copy.deepcopy(self.found)
+            found["stages"][stage]["offloaded"]["code"] = 1
+            failed = [name for name, status in statuses(found).items() if status == "fail"]
+            self.assertIn("6.7 billion parameters train in 22 GiB", failed)
 
     def test_a_budget_changes_no_bit_of_the_large_model(self):
         self.stages["6.7b-whole"]["unlimited"]["steps"][2]["loss_bits"] = "0" * 16
@@ -312,16 +318,17 @@ class Judge(unittest.TestCase):
     def test_without_a_card_speed_is_not_judged(self):
         self.found["card"] = self.found["speed"] = False
         self.stages["calibrate"]["machine"]["backend"] = "simulated"
-        for stage in ("slices", "allocator", "products", "interposer", "pluggable", "contest", "sanitizer"):
+        for stage in ("slices", "allocator", "products", "interposer", "pluggable", "contest", "whole", "zero3", "sanitizer"):
             self.stages[stage] = {"skipped": "there is no card"}
         found = statuses(self.found)
         self.assertEqual(found.pop("conformance and kernel tests pass"), "skip")
-        self.assertEqual(sorted(found.values()), ["pass"] * 9 + ["skip"] * 10)
+        self.assertEqual(sorted(found.values()), ["pass"] * 9 + ["skip"] * 12)
 
     def test_the_table_has_every_run(self):
         lines = table.table(self.found).splitlines()
-        self.assertEqual(len(lines), 1 + 10 + 4 + 4 + 3 + 3 * 3)
+        self.assertEqual(len(lines), 1 + 10 + 4 + 4 + 4 + 3 * 3)
         self.assertIn("43.9%", next(line for line in lines if line.startswith("gpt2 unlimited")))
+        self.assertTrue(lines[1].endswith("95.0, 94.2"), lines[1])  # of the host, before the steps and behind them
 
 
 if __name__ == "__main__":

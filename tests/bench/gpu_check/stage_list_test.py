@@ -40,24 +40,33 @@ class Choosing(unittest.TestCase):
 class Leases(unittest.TestCase):
     def test_each_fits_its_seconds(self):
         for name, (seconds, stages) in stage_list.LEASES.items():
-            self.assertLessEqual(sum(stage_list.SECONDS[stage] for stage in stages), seconds, name)
+            self.assertLessEqual(sum(stage_list.SECONDS[stage] for stage in stages), min(seconds, 440), name)
             self.assertLessEqual(seconds, 480)
         self.assertEqual(set(stage_list.SECONDS), set(stage_list.STAGES))
-        self.assertEqual(stage_list.LEASES["own"][1], ("calibrate", "gpt2", "bert", "allocator", "slices", "products", "large", "6.7b", "tests"))
+
+    def test_each_has_what_is_asked_of_it(self):
+        stages = {name: set(of) for name, (_, of) in stage_list.LEASES.items()}
+        self.assertEqual(stages["own"], {"calibrate", "gpt2", "tests", "bert", "slices", "allocator", "products", "large", "6.7b", "6.7b-doubled"})
+        self.assertEqual(stages["peers"], {"whole", "zero3"})
+        self.assertEqual(stages["again"], {"6.7b-8bit", "6.7b-whole"})
 
     def test_they_are_listed(self):
         lines = stage_list.listed(["calibrate", "gpt2"]).split("\n")
         self.assertEqual([line.split() for line in lines], [["calibrate", "29", "s"], ["gpt2", "16", "s"], ["in", "all", "45", "s"]])
 
-    def test_again_has_what_failed(self):
+    def test_again_has_what_failed_first(self):
         found = {"asked": ["gpt2", "tests"], "stages": {}}
         verdicts = [{"name": "conformance and kernel tests pass", "status": "fail"},
                     {"name": "every command ended within 600 s", "status": "fail"}]
         with mock.patch.object(gpu_check, "results_of", return_value=found), mock.patch.object(gpu_check, "judge", return_value=verdicts):
-            self.assertEqual(gpu_check.stages_of("again", "out"), ["tests"])
+            self.assertEqual(gpu_check.stages_of("again", "out"), ["tests", "6.7b-8bit", "6.7b-whole"])
             verdicts[0]["status"] = "pass"
-            with self.assertRaisesRegex(ValueError, "nothing failed in out"):
-                gpu_check.stages_of("again", "out")
+            self.assertEqual(gpu_check.stages_of("again", "out"), ["6.7b-8bit", "6.7b-whole"])
+
+    def test_again_has_no_stage_twice(self):
+        found = {"asked": ["6.7b-8bit", "calibrate"], "stages": {"calibrate": {"code": 1}}}
+        with mock.patch.object(gpu_check, "results_of", return_value={**found, "runs": [{"seconds": 1}], "card": True, "speed": True}):
+            self.assertEqual(gpu_check.stages_of("again", "out"), ["calibrate", "6.7b-8bit", "6.7b-whole"])
 
 
 class Running(unittest.TestCase):

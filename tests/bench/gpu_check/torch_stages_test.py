@@ -12,8 +12,10 @@ from pathlib import Path
 from unittest import mock
 
 CHECKS = Path(__file__).resolve().parents[3] / "bench" / "gpu_check"
-sys.path.insert(0, str(CHECKS))
+sys.path[:0] = [str(CHECKS), str(CHECKS.parent / "contest")]
+import cases  # noqa: E402
 import judge_programs  # noqa: E402
+import shapes  # noqa: E402
 import torch_stages  # noqa: E402
 from installed import context_of  # noqa: E402
 
@@ -85,6 +87,7 @@ class Stages(unittest.TestCase):
         script.write_text("import json, pathlib, sys\n"
                           "given = dict(zip(sys.argv[1::2], sys.argv[2::2]))\n"
                           "folder = pathlib.Path(given['--output'])\n"
+                          "folder.mkdir(exist_ok=True)\n"
                           "assert not list(folder.iterdir())\n"
                           "given['results'] = [{'case': 'c', 'peer': 'stowage', 'tokens_per_second': 1}]\n"
                           "(folder / 'contest.json').write_text(json.dumps(given))\n", encoding="utf-8")
@@ -93,7 +96,22 @@ class Stages(unittest.TestCase):
         self.assertLessEqual(int(found["result"]["--budget-seconds"]), 60 - torch_stages.CONTEST_MARGIN)
         self.assertEqual(float(found["result"]["--host-memory"]), 1)
         self.assertEqual(found["result"]["--machine"], str(self.context.machine))  # calibrated once, before
-        self.assertEqual(judge_programs.contest({"stages": {"contest": found}})[0], "pass")
+        self.assertNotIn("--only", found["result"])
+        self.assertEqual(judge_programs.contest("contest")({"stages": {"contest": found}})[0], "pass")
+        with mock.patch.object(torch_stages, "no_torch", return_value="no torch"):  # the contest names who lacks it
+            self.assertNotIn("--llm-c", torch_stages.whole(self.context)["result"])
+            (self.context.folder / "whole" / "contest.json").unlink()
+            self.context.llm_c = "/llm.c/train_gpt2cu"
+            found = torch_stages.whole(self.context)["result"]
+            self.assertEqual(torch_stages.zero3(self.context), {"skipped": "no torch"})
+        self.assertEqual((found["--only"], found["--llm-c"]), ("small-whole", "/llm.c/train_gpt2cu"))
+        found = self.run_stage("zero3")["result"]
+        self.assertEqual((found["--only"], found["--process-seconds"]), ("small-card,stowage,zero3-super,zero3-ratio", "80"))
+        for sizes in (shapes.CARD, shapes.SMALL):  # what these stages name is there
+            jobs = cases.all_jobs("cuda", sizes is shapes.SMALL, False)
+            self.assertEqual([job.peer for job in cases.chosen(jobs, [sizes["whole"]])], ["stowage", "pytorch", "pytorch-compiled"])
+            self.assertEqual([job.peer for job in cases.chosen(jobs, [sizes["zero3"], *found["--only"].split(",")[1:]])],
+                             ["stowage", "zero3-super", "zero3-ratio"])
 
     def test_a_calibration_that_fails_costs_no_other_stage(self):
         self.context.programs.stowage.write_text("#!/bin/sh\nexit 1\n", encoding="utf-8")
@@ -101,12 +119,13 @@ class Stages(unittest.TestCase):
 
     def test_why_nothing_ran(self):
         self.context.device = "simulated"
-        for name in ("interposer", "pluggable"):
+        for name in ("interposer", "pluggable", "zero3"):
             self.assertEqual(getattr(torch_stages, name)(self.context), {"skipped": "there is no card"})
         (self.context.programs.checks / "contest").mkdir()
         (self.context.programs.checks / "contest" / "contest.py").touch()
+        self.assertEqual(torch_stages.whole(self.context), {"skipped": "there is no card"})
         self.context.device = "cuda:1"
-        self.assertRegex(torch_stages.contest(self.context)["skipped"], "set CUDA_VISIBLE_DEVICES instead of --device cuda:1")
+        self.assertRegex(torch_stages.whole(self.context)["skipped"], "set CUDA_VISIBLE_DEVICES instead of --device cuda:1")
         self.context.device = "cuda"
         with mock.patch.object(torch_stages, "ASK", "import there_is_no_such_module"):
             self.assertRegex(torch_stages.no_torch(self.context), "has no PyTorch: ModuleNotFoundError")

@@ -36,6 +36,25 @@ class Budgets(unittest.TestCase):
         self.assertEqual((code, refused["smallest_budget_bytes"]), (3, least))
 
 
+class Moments(unittest.TestCase):
+    def test_8_bit_ones_take_less(self):
+        codes, wholes = setup("--policy", "none", "--moments", "8bit")[1], setup("--policy", "none")[1]
+        self.assertEqual((codes["shape"]["moments"], wholes["shape"]["moments"]), ("8bit", "f32"))
+        parameters = codes["parameters"]
+        self.assertGreater(wholes["need_bytes"] - codes["need_bytes"], 5 * parameters)  # of 8 bytes, two and the scales are left
+
+
+class Host(unittest.TestCase):
+    def end(self, *words):
+        return json.loads(run("--steps", 1, *words).stdout.splitlines()[-1])
+
+    def test_its_rate_is_measured_before_and_after_the_steps(self):
+        rates = self.end("--host-elements", 1 << 16)["host_bytes_per_second"]
+        self.assertEqual(len(rates), 2)
+        self.assertTrue(all(1e6 < rate < 1e13 for rate in rates), rates)
+        self.assertNotIn("host_bytes_per_second", self.end())
+
+
 class Profiles(unittest.TestCase):
     def test_kernels_lanes_and_timeline_tell_of_the_same_step(self):
         least = setup()[1]["minimum_bytes"]
