@@ -124,7 +124,7 @@ def host_time():
                 begin = time.perf_counter()
                 model(**batch).loss.backward()
                 fastest[label] = min(fastest[label], time.perf_counter() - begin)
-        print(json.dumps({"model": name, "operations": len(runs["all"].forward.programs[0].tape.calls),
+        print(json.dumps({"model": name, "operations": len(runs["all"]._stowage.programs[0].tape.calls),
                           "milliseconds": {label: round(1e3 * seconds, 1) for label, seconds in fastest.items()},
                           "over_eager": {label: round(seconds / fastest["eager"], 2) for label, seconds in fastest.items()}}), flush=True)
 

@@ -49,6 +49,16 @@ def keep(func, results, kept):
         place.copy_(result)
 
 
+class Poison:
+    """Fills bytes that are dead with no numbers."""
+
+    def __init__(self, part):
+        self.part = part
+
+    def __call__(self):
+        self.part.fill_(POISON)
+
+
 class Places:
     """Where a plan has the values of a tape."""
 
@@ -102,8 +112,9 @@ class Program:
         self.states, self.digests = {}, {}  # by the number of a call: the generator's state if it draws; of its results if it runs again
         self.again = {step["op"] for step in plan["instructions"] if step["kind"] == "recompute"}
         self.followed = self.gradients_that_leave_by_copies()
-        self.views = {}
-        self.forward_half, self.backward_half = self.halves()
+        self.views, self.bytes_there = {}, {}
+        halves = self.halves()
+        self.steps = {True: halves, False: [[each for each in half if type(each) is not Poison] for half in halves]}  # by `poisoned`
 
     # --- a step
 
@@ -118,7 +129,7 @@ class Program:
         for guard in self.tape.guards:
             if guard.value in self.tape.sources:
                 self.ask(guard, self.with_sources(guard.arguments))
-        for instruction in self.forward_half:
+        for instruction in self.steps[self.poisoned][0]:
             instruction()
         for ref in self.kept_refs():
             if ref.value in self.tape.sources:
@@ -129,7 +140,7 @@ class Program:
     def backward(self, seed):
         """The gradients by the parameter's place."""
         self.seed = seed
-        for instruction in self.backward_half:
+        for instruction in self.steps[self.poisoned][1]:
             instruction()
         found = {place: ref.over(self.left[ref.value].untyped_storage(), 0) for place, ref in self.tape.gradients.items()}
         self.leaves, self.seed, self.left = [], None, {}
@@ -139,7 +150,13 @@ class Program:
 
     def source_bytes(self, value):
         source = self.tape.sources[value]
-        return bytes_of(self.leaves[source] if isinstance(source, int) else source)
+        if isinstance(source, int):
+            return bytes_of(self.leaves[source])
+        place, there = self.bytes_there.get(value, (None, None))  # they keep their storage, so nothing else can be at its place
+        if place != source.data_ptr():
+            there = bytes_of(source)
+            self.bytes_there[value] = source.data_ptr(), there
+        return there
 
     def over_source(self, ref):
         return ref.over(self.source_bytes(ref.value).untyped_storage(), 0)
@@ -195,8 +212,7 @@ class Program:
 
     def poison(self, lifetime):
         begin = lifetime["offset"]
-        part = self.arena[begin:begin + self.plan["buckets"][lifetime["bucket"]]["bytes"]]
-        return lambda: part.fill_(POISON) if self.poisoned else None
+        return Poison(self.arena[begin:begin + self.plan["buckets"][lifetime["bucket"]]["bytes"]])
 
     def moved(self, lifetime, part):
         """The values of a lifetime that a copy moves: each with its bytes in the arena, and which of its bytes they are."""
@@ -299,17 +315,17 @@ class Program:
 
     def run_of(self, call, arguments, kept):
         func, (args, kwargs) = call.func, arguments
+        run = func._op  # without a Python function around it
         if any(isinstance(leaf, (Ref, Given)) for leaf in tree_leaves(arguments)):
-            return lambda: keep(func, tree_leaves(func(*self.given_now(args), **self.given_now(kwargs))), kept)
+            return lambda: keep(func, tree_leaves(run(*self.given_now(args), **self.given_now(kwargs))), kept)
         if not kept:
-            return lambda: func(*args, **kwargs)
+            return functools.partial(run, *args, **kwargs)
         writing = in_place_of(func)
         if writing is not None and len(kept) == len(writing[1]):
-            func, kwargs = writing[0], kwargs | {name: view for name, (_, view) in zip(writing[1], kept)}
-            return lambda: func(*args, **kwargs)
+            return functools.partial(writing[0]._op, *args, **kwargs, **{name: view for name, (_, view) in zip(writing[1], kept)})
         if call.is_single:
-            return lambda: keep(func, (func(*args, **kwargs),), kept)
-        return lambda: keep(func, tree_leaves(func(*args, **kwargs)), kept)
+            return lambda: keep(func, (run(*args, **kwargs),), kept)
+        return lambda: keep(func, tree_leaves(run(*args, **kwargs)), kept)
 
     def given_now(self, tree):
         """With the loss's gradient, and the batch's numbers."""

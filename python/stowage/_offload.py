@@ -16,7 +16,7 @@ from stowage._left_alone import in_training
 from stowage._plan import Answer, Refused
 from stowage._recorder import Ref
 from stowage._requirements import require_plain
-from stowage._step_key import ENTRY, step_key
+from stowage._step_key import ENTRY, ModelKey, call_key
 from stowage._tape import bytes_kept, record
 
 MOST_TAPES = 8
@@ -130,6 +130,7 @@ class Entry:
         self.parameters = list(model.parameters())
         self.keys, self.planned, self.programs = [], [], []  # of each tape
         self.arena = torch.empty(0, dtype=torch.uint8)
+        self.model_key = None
         self.newest = None  # the program that ran last in the arena
         self.under_way = None
         self.lock = threading.Lock()
@@ -184,9 +185,15 @@ class Entry:
 
     # --- which tape
 
+    def key_of(self, leaves, spec):
+        """By name all that a tape depends on, but for the numbers in its tensors and the answers of its guards."""
+        if self.model_key is None or not self.model_key.holds():
+            self.model_key = ModelKey(self.model, self.parameters)
+        return call_key(leaves, spec) | self.model_key.named
+
     def run(self, args, kwargs):
         leaves, spec = tree_flatten((args, kwargs))
-        key = step_key(self.model, self.parameters, leaves, spec)
+        key = self.key_of(leaves, spec)
         self.under_way = None
         results = program = None
         for place in reversed([place for place, known in enumerate(self.keys) if known == key]):
@@ -345,7 +352,7 @@ def offloaded(model, optimizer, batch, question, loss, outputs, verify):
     model.forward = entry.method()
     try:
         with in_training(model):
-            entry.add(step_key(model, entry.parameters, leaves, spec), args, kwargs, leaves)
+            entry.add(entry.key_of(leaves, spec), args, kwargs, leaves)
     except BaseException:
         del model.forward
         delattr(model, ENTRY)

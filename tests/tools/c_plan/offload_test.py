@@ -174,6 +174,10 @@ class Bits(unittest.TestCase):
             def forward(self, x):
                 return super().forward(self.change(x * self.factors[0][1]).to(self.dtype).float()) * (2 if self.again else 1)
 
+        class Doubled(nn.Linear):
+            def forward(self, x):
+                return 2 * super().forward(x)
+
         def append(one):
             one.blocks.append(one.blocks[0])
 
@@ -183,6 +187,7 @@ class Bits(unittest.TestCase):
         model = offloaded(copy.deepcopy(eager), x)[0]
         for place, change in enumerate((lambda one: one.factors[0].__setitem__(1, 3.0), lambda one: setattr(one, "dtype", torch.bfloat16),
                                         lambda one: setattr(one, "change", torch.sin), append,
+                                        lambda one: setattr(one.blocks[1], "__class__", Doubled),
                                         lambda one: setattr(one.blocks[0], "forward", one.blocks[1].forward))):
             change(eager)
             change(model)
@@ -216,7 +221,8 @@ class Bits(unittest.TestCase):
         eager, x = Scaled(), torch.randn(4, 16)
         eager.register_buffer("scale", torch.rand(16))
         model = offloaded(copy.deepcopy(eager), x)[0]
-        for change in (lambda one: setattr(one.scale, "data", torch.ones(16)), lambda one: one.scale.add_(1), lambda one: one.bfloat16(),
+        for change in (lambda one: setattr(one.scale, "data", torch.ones(16)), lambda one: one.scale.add_(1),
+                       lambda one: setattr(one.blocks[0].weight, "data", torch.eye(16)), lambda one: one.bfloat16(),
                        lambda one: one.blocks[1].weight.data.mul_(2)):
             change(eager)
             change(model)
@@ -809,6 +815,11 @@ class Surface(unittest.TestCase):
                 model(torch.randn(rows, 16))
             with self.assertRaisesRegex(stowage.Refused, "3 different steps have been planned, and this one differs again, in argument 0"):
                 model(torch.randn(4, 16))
+        model(torch.randn(3, 16)).backward()
+        hook = model.blocks[0].register_forward_hook(lambda *_: None)
+        with self.assertRaisesRegex(stowage.Refused, "blocks.0 .* has hooks"):
+            model(torch.randn(3, 16))
+        hook.remove()
         model(torch.randn(3, 16)).backward()
         model.blocks[0].bias = nn.Parameter(torch.zeros(16))
         with self.assertRaisesRegex(stowage.Refused, "parameters are others"):
