@@ -27,8 +27,8 @@ double speculating_rate(std::uint64_t step);
 // Its host is so slow that an update before the gate saves most of its time.
 Machine slow_host();
 
-// The plan with a part of the range from the least device memory to all that is needed. The test fails unless
-// it speculates.
+// The first plan that speculates, of those with a part of the range from the least device memory to all that
+// is needed, upwards in tenths. The test fails if there is none.
 Plan speculating_plan(const Graph& graph, double part_of_range, Bytes bucket_bytes = 0);
 
 // The plan of least memory in which every update that can be taken back begins before the gate, whether that

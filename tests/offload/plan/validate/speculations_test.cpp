@@ -180,7 +180,7 @@ TEST(Speculations, AreKeptWithinTheHostBudget) {
 // Breaks every fifth speculation of plans that make_plan makes.
 TEST(Speculations, OfMadePlansAreFoundWhenBroken) {
   int speculations = 0, moved = 0, doubled = 0, uncommitted = 0;
-  testing::for_each_made_plan(6000, 6008, [&](const MadePlan& made) {
+  testing::for_each_made_plan(6040, 6048, [&](const MadePlan& made) {
     for (InstructionId id = 0; id < made.plan.gate; ++id) {
       if (made.plan.instructions[id].kind != InstructionKind::speculate) continue;
       if (speculations++ % 5 != 0) continue;
