@@ -61,8 +61,8 @@ T* scratch_for(void* stream, std::int64_t count, const char* user) {
 // 128 bytes that an op may keep through its own kernels and GEMMs. Throws as above.
 void* kept_scratch(void* stream, const char* user);
 
-// The lane's count of blocks that have finished: 0 between kernels, which a kernel that counts sees to (by
-// atomicInc). Throws as above, and DeviceError.
+// The lane's count of blocks that have finished, 0 at first. A kernel that counts (by atomicInc) leaves it at
+// 0. Throws as above, and DeviceError.
 unsigned* finished_blocks(void* stream, const char* user);
 
 }  // namespace stowage::cuda

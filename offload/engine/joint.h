@@ -15,9 +15,9 @@ namespace stowage {
 
 struct Work;
 
-// Returns the groups of at least two commits of the compute lane that may be enqueued at the place of the
-// first of them: they follow one another on the lane on the same side of the gate, none waits for anything
-// that the first of them does not, none is the first to use a lifetime, and within the step no other lane
+// Returns the groups of at least two commits of the compute lane that may be enqueued in place of the first
+// of them: they follow one another on the lane on the same side of the gate, none waits for anything that the
+// first does not wait for, none is the first to use a lifetime, and within the step no other lane
 // waits for one of them but the last. A run of such commits has at most most_joint_updates. It gives a group
 // for each combination of operand types, of those whose kernel has a joint kernel. What waits for a member in
 // the next step waits for all of them.

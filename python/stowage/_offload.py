@@ -189,6 +189,8 @@ class Entry:
         """By name all that a tape depends on, but for the numbers in its tensors and the answers of its guards."""
         if self.model_key is None or not self.model_key.holds():
             self.model_key = ModelKey(self.model, self.parameters)
+            for program in self.programs:
+                program.bytes_there.clear()  # which keep the memory of weights that have another now
         return call_key(leaves, spec) | self.model_key.named
 
     def run(self, args, kwargs):

@@ -56,6 +56,7 @@ class ModelKey:
         self.members = []  # dictionaries, with their names and values, which are compared by identity
         self.contents = []  # lists and other values that may change where they are, with what they hold
         self.configurations = {}  # by identity: many modules share one
+        self.owners = []  # configurations, with their dictionaries
         for name, module in model.named_modules():
             require_no_hooks(name, module)
             self.modules.append(module)
@@ -75,7 +76,8 @@ class ModelKey:
         for members, names, values in self.members:
             if len(members) != len(names) or not all(map(is_, members, names)) or not all(map(is_, members.values(), values)):
                 return False
-        return all(compared(value) == before for value, before in self.contents) \
+        return all(vars(owner) is members for owner, members in self.owners) \
+            and all(compared(value) == before for value, before in self.contents) \
             and all(layout_of_parameter(parameter) == before for parameter, before in self.parameters)
 
     def guarded(self, module, own_forward):
@@ -92,6 +94,7 @@ class ModelKey:
         if members is not None and id(members) not in self.configurations:
             parts = [(name, vars(part)) for name, part in members.items() if name.endswith("_config") and hasattr(part, "__dict__")]
             self.configurations[id(members)] = self.held(members), [(name, self.held(part)) for name, part in parts]
+            self.owners += [(configuration, members), *((members[name], part) for name, part in parts)]
         return self.configurations.get(id(members))
 
     def held(self, members):

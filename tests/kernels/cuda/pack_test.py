@@ -16,12 +16,12 @@ ROOT = Path(__file__).resolve().parents[3]
 FILES = ["adamw", "column_sum", "elementwise", "embedding", "first_token", "layer_norm", "layer_norm_backward",
          "optimizer", "rotary", "swiglu"]
 # Kernels whose operands are sums of other kernels, tokens, or single numbers.
-NARROW = ["clip_kernel", "column_total_kernel", "norm_part_kernel", "piece_totals_kernel", "square_total_kernel", "token_counts_kernel",
-          "token_order_kernel", "tree_sum_kernelId"]
+NARROW = ["clip_kernel", "column_total_kernel", "norm_part_kernel", "piece_totals_kernel", "token_counts_kernel", "token_order_kernel",
+          "tree_sum_kernelId"]
 # Compiled a second time for rows that are not aligned (`aligned` = false), without packed accesses.
 UNALIGNED = "Lb0E"
 # These write sums alone, once for a block's rows.
-READ_ONLY = ["square_partial_kernel", "PlainTerms", "NormTerms"]
+READ_ONLY = ["square_sum_kernel", "square_sums_kernel", "PlainTerms", "NormTerms"]
 
 
 def ptx(name):

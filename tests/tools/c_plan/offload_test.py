@@ -172,7 +172,12 @@ class Bits(unittest.TestCase):
             factors, dtype, change, again = [[1.0, 2.0]], torch.float32, staticmethod(torch.relu), False
 
             def forward(self, x):
-                return super().forward(self.change(x * self.factors[0][1]).to(self.dtype).float()) * (2 if self.again else 1)
+                x = self.change(x * self.factors[0][1] * self.config.factor)
+                return super().forward(x.to(self.dtype).float()) * (2 if self.again else 1)
+
+        class Configuration:
+            def __init__(self):
+                self.factor = 1.0
 
         class Doubled(nn.Linear):
             def forward(self, x):
@@ -184,10 +189,12 @@ class Bits(unittest.TestCase):
         torch.manual_seed(1)
         eager, x = Finding(), torch.randn(4, 16)
         eager.factors, eager.dtype, eager.change = [[1.0, 2.0]], torch.float32, torch.relu
+        eager.config = Configuration()
         model = offloaded(copy.deepcopy(eager), x)[0]
         for place, change in enumerate((lambda one: one.factors[0].__setitem__(1, 3.0), lambda one: setattr(one, "dtype", torch.bfloat16),
                                         lambda one: setattr(one, "change", torch.sin), append,
                                         lambda one: setattr(one.blocks[1], "__class__", Doubled),
+                                        lambda one: setattr(one.config, "__dict__", {"factor": 3.0}),
                                         lambda one: setattr(one.blocks[0], "forward", one.blocks[1].forward))):
             change(eager)
             change(model)
